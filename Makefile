@@ -1,0 +1,41 @@
+# Everything runs in a virtual environment in this checkout; nothing is installed elsewhere.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit lint types bench clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(STAMP) ## Run pods with (simulated) GPUs on this machine and show what they get
+	@$(BIN)/dra-driver demo
+
+test: lint types unit ## Run all checks and tests
+
+unit: $(STAMP) ## Run the tests alone
+	@$(BIN)/pytest -q
+
+lint: $(STAMP) ## Check style, format and who imports whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/lint-imports --cache-dir .cache/importlinter >.cache/importlinter.log || { cat .cache/importlinter.log; exit 1; }
+
+types: $(STAMP) ## Check types
+	@$(BIN)/mypy
+
+bench: $(STAMP) ## Measure the plugin against the embedded cluster
+	@$(BIN)/python tests/bench/run.py
+
+clean: ## Remove the virtual environment and all caches
+	rm -rf $(VENV) .cache build *.egg-info
+
+$(STAMP): pyproject.toml
+	@echo "Setting up a virtual environment in $(VENV) (once)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@mkdir -p .cache
+	@touch $@

@@ -1,0 +1,1 @@
+"""Kubernetes Dynamic Resource Allocation driver for NVIDIA GPUs."""

@@ -1,0 +1,163 @@
+"""A local copy of the API's objects of one kind, kept current by a watch."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.adapters import kube
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+"""(namespace, name); the namespace of a cluster-scoped object is empty."""
+
+OnChange = Callable[[str, Json], None]
+OnError = Callable[[errors.DriverError], None]
+
+FIRST_BACKOFF = 0.2
+LAST_BACKOFF = 10.0
+"""Seconds between tries while the server is away: first, and longest after doubling."""
+
+
+class Informer:
+    """Lists, then watches, then lists again whenever the watch is lost.
+
+    `on_change(type, object)` is called in the informer's thread for ADDED, MODIFIED and DELETED,
+    also for differences that a new list shows; it must not block. `on_error` hears what went wrong
+    before the next try.
+    """
+
+    def __init__(
+        self,
+        client: kube.Client,
+        resource: kube.Resource,
+        *,
+        on_change: OnChange | None = None,
+        on_error: OnError | None = None,
+        namespace: str | None = None,
+        field_selector: str | None = None,
+        label_selector: str | None = None,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._on_change = on_change or _ignore
+        self._on_error = on_error or _ignore
+        self._namespace = namespace
+        self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
+        self._objects: dict[Key, Json] = {}
+        self._version = 0
+        self._lock = threading.Condition()
+        self._synced = threading.Event()
+        self._stop = threading.Event()
+        self._watch: kube.Watch | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"informer-{resource.plural}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to list and watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch and wait for the thread."""
+        self._stop.set()
+        with self._lock:
+            watch = self._watch
+        if watch is not None:
+            watch.stop()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=kube.REQUEST_TIMEOUT + 1)
+
+    def wait_synced(self, timeout: float) -> bool:
+        """Whether the first list has arrived within `timeout` seconds."""
+        return self._synced.wait(timeout)
+
+    def wait_version(self, version: str, timeout: float) -> bool:
+        """Whether a write that the server answered with `version` is seen within `timeout` seconds.
+
+        Resource versions of one resource are ordered integers (guaranteed from Kubernetes 1.35 on,
+        true of etcd before).
+        """
+        with self._lock:
+            return self._lock.wait_for(lambda: self._version >= int(version), timeout)
+
+    def objects(self) -> list[Json]:
+        """The objects now, ordered by namespace and name. They are shared: do not change them."""
+        with self._lock:
+            return [self._objects[key] for key in sorted(self._objects)]
+
+    def get(self, name: str, namespace: str = "") -> Json | None:
+        """One object, if it is known. It is shared: do not change it."""
+        with self._lock:
+            return self._objects.get((namespace, name))
+
+    def _run(self) -> None:
+        backoff = FIRST_BACKOFF
+        while not self._stop.is_set():
+            try:
+                version = self._relist()
+                self._synced.set()
+                backoff = FIRST_BACKOFF
+                self._follow(version)
+            except kube.Gone:
+                continue
+            except (kube.ApiError, errors.Retryable) as error:
+                self._on_error(error)
+                self._stop.wait(backoff)
+                backoff = min(backoff * 2, LAST_BACKOFF)
+
+    def _relist(self) -> str:
+        items, version = self._client.list(self._resource, self._namespace, **self._selectors)
+        current = {_key(item): item for item in items}
+        with self._lock:
+            before, self._objects = self._objects, current
+            self._see(version)
+        for key, item in sorted(current.items()):
+            if key not in before:
+                self._on_change("ADDED", item)
+            elif _version(before[key]) != _version(item):
+                self._on_change("MODIFIED", item)
+        for key in sorted(before.keys() - current.keys()):
+            self._on_change("DELETED", before[key])
+        return version
+
+    def _follow(self, version: str) -> None:
+        """Watch on and on from `version`; an ended watch goes on where it stopped."""
+        while not self._stop.is_set():
+            watch = self._client.watch(
+                self._resource, self._namespace, resource_version=version, **self._selectors
+            )
+            with self._lock:
+                self._watch = watch
+            if self._stop.is_set():
+                watch.stop()
+            for kind, item in watch:
+                version = _version(item)
+                self._apply(kind, item)
+
+    def _apply(self, kind: str, item: Json) -> None:
+        with self._lock:
+            if kind == "DELETED":
+                self._objects.pop(_key(item), None)
+            elif kind != "BOOKMARK":
+                self._objects[_key(item)] = item
+            self._see(_version(item))
+        if kind != "BOOKMARK":
+            self._on_change(kind, item)
+
+    def _see(self, version: str) -> None:
+        self._version = max(self._version, int(version))
+        self._lock.notify_all()
+
+
+def _key(item: Json) -> Key:
+    metadata = item["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _version(item: Json) -> str:
+    return str(item["metadata"]["resourceVersion"])
+
+
+def _ignore(*_: object) -> None:
+    """Nobody asked to hear of it."""

@@ -1,0 +1,57 @@
+"""Instances of the driver on one node that share a state directory during a rolling update.
+
+Each live instance holds a lock on a file of its own; the kernel drops it when the process ends,
+however that comes about. The file's name tells when the instance started.
+"""
+
+import fcntl
+import os
+import pathlib
+import time
+
+_PREFIX = "instance-"
+
+
+class Instances:
+    """This instance among those that are alive."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        """Make this instance known. The directory must exist.
+
+        The clock of the node orders instances; one that starts later has a higher number.
+        """
+        self._directory = directory
+        self._name = f"{_PREFIX}{time.time_ns():020d}-{os.getpid()}"
+        self._descriptor = os.open(
+            directory / self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def is_newest(self) -> bool:
+        """Whether no live instance started after this one. Files of dead ones are cleared away."""
+        for path in sorted(self._directory.glob(f"{_PREFIX}*"), reverse=True):
+            if path.name == self._name:
+                return True
+            if self._is_alive(path):
+                return False
+        return True
+
+    def close(self) -> None:
+        """Leave."""
+        (self._directory / self._name).unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def _is_alive(self, path: pathlib.Path) -> bool:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            path.unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,373 @@
+"""The Kubernetes API: get, list, watch and write plain JSON objects.
+
+Connection, TLS and credentials are the `kubernetes` package's; objects stay the JSON that the
+server sent, so that no field is lost between reading and writing. There is no client-side rate
+limit: the API server's own priority and fairness answers 429, which is a `Retryable` error here.
+"""
+
+import dataclasses
+import json
+import pathlib
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import kubernetes
+import urllib3
+import urllib3.exceptions
+
+from dra_driver import errors
+
+Json = dict[str, Any]
+Body = Json | list[Json]
+"""What is sent: an object, or the operations of a JSON patch."""
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one request. A prepare call has 45 s in all, so several tries fit."""
+WATCH_TIMEOUT = 300
+"""Seconds after which the server ends a watch: a dead connection is noticed by then."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind as the API addresses it: group (empty for core), version, plural."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """The URL path of the collection, or of one object in it."""
+        parts = ["apis", self.group] if self.group else ["api"]
+        parts.append(self.version)
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(name)
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+NODES = Resource("", "v1", "nodes", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+PODS = Resource("", "v1", "pods")
+EVENTS = Resource("", "v1", "events")
+RESOURCE_GROUP = "resource.k8s.io"
+SLICES = Resource(RESOURCE_GROUP, "v1", "resourceslices", namespaced=False)
+CLAIMS = Resource(RESOURCE_GROUP, "v1", "resourceclaims")
+TEMPLATES = Resource(RESOURCE_GROUP, "v1", "resourceclaimtemplates")
+CLASSES = Resource(RESOURCE_GROUP, "v1", "deviceclasses", namespaced=False)
+
+
+class ApiError(errors.DriverError):
+    """The API server refused: HTTP status and the reason of its Status object."""
+
+    def __init__(self, request: str, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{request}: {status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFound(ApiError):  # noqa: N818 - the API's own reason
+    """404: no such object, or no such kind."""
+
+
+class Conflict(ApiError):  # noqa: N818 - the API's own reason
+    """409: it exists already, or was changed since it was read."""
+
+
+class Gone(ApiError):  # noqa: N818 - the API's own reason
+    """410: the resource version is too old; list again."""
+
+
+class Forbidden(ApiError):  # noqa: N818 - the API's own reason
+    """403: the role lacks a right; the message names it."""
+
+
+class Unavailable(ApiError, errors.Retryable):  # noqa: N818 - what it is
+    """429, 5xx or no connection: may work in a moment."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone}
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Watch:
+    """A running watch: iterate for (type, object); `stop` ends it from any thread."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, request: str) -> None:
+        self._response = response
+        self._request = request
+        self._stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[tuple[str, Json]]:
+        """Events until the server ends the watch.
+
+        Raises:
+            Gone: the resource version is too old.
+            Unavailable: the connection broke.
+        """
+        try:
+            for event in self._events():
+                if event["type"] == "ERROR":
+                    raise _error(self._request, event["object"].get("code", 500), event["object"])
+                yield event["type"], event["object"]
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            if not self._stopped.is_set():
+                raise Unavailable(self._request, 0, "watch broke", str(error)) from error
+        finally:
+            self._response.close()
+
+    def _events(self) -> Iterator[Json]:
+        pending = b""
+        for chunk in self._response.stream(64 * 1024):
+            *lines, pending = (pending + chunk).split(b"\n")
+            yield from (json.loads(line) for line in lines if line.strip())
+
+    def stop(self) -> None:
+        """End the watch; a thread that is reading it wakes up."""
+        self._stopped.set()
+        try:
+            self._response.shutdown()
+        except (ValueError, RuntimeError, OSError):
+            # The watch has ended by itself; there is nothing left to wake.
+            return
+
+
+class Client:
+    """A connection to one API server. Threads may share it."""
+
+    def __init__(self, *, kubeconfig: pathlib.Path | None = None, user_agent: str) -> None:
+        """Connect as `kubeconfig` says, or with the pod's service account where it is None.
+
+        Raises:
+            errors.Fatal: neither works.
+        """
+        configuration = kubernetes.client.Configuration()
+        try:
+            if kubeconfig is not None:
+                kubernetes.config.load_kube_config(
+                    str(kubeconfig), client_configuration=configuration
+                )
+            else:
+                kubernetes.config.load_incluster_config(client_configuration=configuration)
+        except (kubernetes.config.ConfigException, OSError) as error:
+            raise errors.Fatal(
+                f"kubeconfig {kubeconfig or '(in cluster)'}: {error}. Pass --kubeconfig FILE, "
+                "or run in a pod with a service account"
+            ) from error
+        configuration.connection_pool_maxsize = 16
+        self._configuration = configuration
+        self._host = configuration.host.rstrip("/")
+        self._pool = kubernetes.client.ApiClient(configuration).rest_client.pool_manager
+        self._user_agent = user_agent
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.clear()
+
+    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Json:
+        """One object."""
+        return self._call("GET", resource.path(namespace, name))
+
+    def get_path(self, path: str) -> Json:
+        """What a path that is no object answers, for example `/version` or `/apis/GROUP`."""
+        return self._call("GET", path)
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str | None = None,
+        label_selector: str | None = None,
+    ) -> tuple[list[Json], str]:
+        """All objects that match, and the resource version from which to watch on."""
+        query = _selectors(field_selector, label_selector)
+        body = self._call("GET", resource.path(namespace), query=query)
+        return body.get("items") or [], body["metadata"]["resourceVersion"]
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        field_selector: str | None = None,
+        label_selector: str | None = None,
+    ) -> Watch:
+        """Changes after `resource_version`, bookmarks included."""
+        query = _selectors(field_selector, label_selector) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(WATCH_TIMEOUT),
+        }
+        path = resource.path(namespace)
+        response = self._request("GET", path, query=query, read_timeout=WATCH_TIMEOUT + 15)
+        if response.status >= 400:
+            raise _error(f"watch {path}", response.status, _status(response))
+        return Watch(response, f"watch {path}")
+
+    def create(self, resource: Resource, body: Json, namespace: str | None = None) -> Json:
+        """The object as the server made it."""
+        return self._call("POST", resource.path(namespace), body=body)
+
+    def replace(
+        self,
+        resource: Resource,
+        body: Json,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Json:
+        """PUT: fails with Conflict unless the resource version is the current one."""
+        path = _sub(resource.path(namespace, body["metadata"]["name"]), subresource)
+        return self._call("PUT", path, body=body)
+
+    def replace_status(self, resource: Resource, body: Json, namespace: str | None = None) -> Json:
+        """PUT of the status alone."""
+        return self.replace(resource, body, namespace, subresource="status")
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Body,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        kind: str = MERGE_PATCH,
+    ) -> Json:
+        """PATCH with a merge patch, or the kind that is named."""
+        path = _sub(resource.path(namespace, name), subresource)
+        return self._call("PATCH", path, body=patch, content_type=kind)
+
+    def create_subresource(
+        self, resource: Resource, name: str, subresource: str, body: Json, namespace: str
+    ) -> Json:
+        """POST to a subresource, for example `pods/NAME/binding`."""
+        return self._call("POST", _sub(resource.path(namespace, name), subresource), body=body)
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period: int | None = None,
+    ) -> None:
+        """DELETE, only if it is still that UID and version where they are given."""
+        body: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        body["preconditions"] = {key: value for key, value in preconditions.items() if value}
+        if grace_period is not None:
+            body["gracePeriodSeconds"] = grace_period
+        self._call("DELETE", resource.path(namespace, name), body=body)
+
+    def delete_collection(
+        self, resource: Resource, namespace: str | None = None, *, field_selector: str
+    ) -> None:
+        """DELETE of all objects that match."""
+        self._call("DELETE", resource.path(namespace), query=_selectors(field_selector, None))
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        response = self._request(method, path, query=query, body=body, content_type=content_type)
+        document = _status(response)
+        if response.status >= 400:
+            raise _error(f"{method} {path}", response.status, document)
+        return document
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = "application/json",
+        read_timeout: float = REQUEST_TIMEOUT,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        settings: Any = self._configuration.auth_settings()
+        headers |= {setting["key"]: setting["value"] for setting in settings.values()}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        url = self._host + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            response: urllib3.BaseHTTPResponse = self._pool.request(
+                method,
+                url,
+                headers=headers,
+                body=None if body is None else json.dumps(body).encode(),
+                timeout=urllib3.Timeout(connect=REQUEST_TIMEOUT, read=read_timeout),
+                preload_content=False,
+                # A kept-alive connection that the server closed meanwhile is tried once more;
+                # only a request that changes nothing may be sent twice.
+                retries=urllib3.Retry(1, allowed_methods={"GET"}, raise_on_status=False),
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise Unavailable(f"{method} {path}", 0, "no answer", str(error)) from error
+        return response
+
+
+def served_versions(client: Client, group: str) -> tuple[str, ...]:
+    """The versions of an API group that the server offers; empty where the group is absent."""
+    try:
+        body = client.get_path(f"/apis/{group}")
+    except NotFound:
+        return ()
+    return tuple(item["version"] for item in body.get("versions") or ())
+
+
+def _selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
+    query = {"fieldSelector": field_selector, "labelSelector": label_selector}
+    return {key: value for key, value in query.items() if value}
+
+
+def _sub(path: str, subresource: str | None) -> str:
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _status(response: urllib3.BaseHTTPResponse) -> Json:
+    """The JSON body; a proxy's plain text becomes the message of a Status."""
+    try:
+        data = response.read()
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unavailable("response", 0, "connection broke", str(error)) from error
+    finally:
+        response.release_conn()
+    try:
+        document = json.loads(data)
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        return document
+    return {"reason": "Unknown", "message": data[:300].decode(errors="replace")}
+
+
+def _error(request: str, status: int, document: Json) -> ApiError:
+    kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
+    return kind(
+        request,
+        status,
+        document.get("reason") or "Unknown",
+        document.get("message") or "no message",
+    )

@@ -1,0 +1,1 @@
+"""What runs: wires logic to adapters, owns threads, order and rollback."""

@@ -1,0 +1,61 @@
+"""Claims from the API server, with patience: an error costs the pod more than a minute."""
+
+import dataclasses
+import threading
+import time
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import kube
+from dra_driver.logic import publishing
+from dra_driver.model import claims
+
+FIRST_BACKOFF = 0.1
+LAST_BACKOFF = 2.0
+"""Seconds between tries: first, and longest after doubling."""
+
+
+class ApiClaims:
+    """Reads claims in whichever API version the server offers. Nothing limits the rate here."""
+
+    def __init__(self, client: kube.Client) -> None:
+        self._client = client
+        self._resource: kube.Resource | None = None
+        self._never = threading.Event()
+        self._log = telemetry.logger("claims")
+
+    def fetch(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
+        """See `preparing.ClaimSource`."""
+        if not ref.name:
+            # A record that was rebuilt without the API knows the UID only.
+            return None
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                body = self._client.get(self._claims(), ref.name, ref.namespace)
+                return claims.parse_outcome(body)
+            except kube.NotFound:
+                return None
+            except errors.Retryable as error:
+                if time.monotonic() + backoff > deadline:
+                    raise
+                self._log.info("claim not read; trying again", reason=str(error))
+            self._never.wait(backoff)
+            backoff = min(backoff * 2, LAST_BACKOFF)
+
+    def everywhere(self) -> list[claims.ResourceClaim]:
+        """All claims of the cluster.
+
+        Raises:
+            errors.DriverError: the list is not to be had now.
+        """
+        items, _ = self._client.list(self._claims())
+        return [claims.parse_outcome(item) for item in items]
+
+    def _claims(self) -> kube.Resource:
+        if self._resource is None:
+            served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
+            version = next((v for v in publishing.API_VERSIONS if v in served), None)
+            if version is None:
+                raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
+            self._resource = dataclasses.replace(kube.CLAIMS, version=version)
+        return self._resource

@@ -1,0 +1,20 @@
+"""The GPUs and the NVIDIA driver of the machine that this process runs on."""
+
+from dra_driver import settings
+from dra_driver.adapters import driver_root, nvml, sysfs
+from dra_driver.apps import injection, node_agent
+
+
+def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
+    """What the settings say of where the driver is installed, as the agent needs it."""
+    seen = config.driver_root_seen or config.driver_root
+    root = driver_root.DriverRoot(
+        driver_root.Root(str(config.driver_root), seen),
+        library_dirs=config.library_dirs,
+        cdi_hook=str(config.cdi_hook) if config.cdi_hook else None,
+    )
+    return node_agent.Hardware(
+        source=nvml.Nvml(driver_root=seen),
+        place=sysfs.Sysfs(config.sysfs_root),
+        injector=injection.HostDriver(root),
+    )

@@ -1,0 +1,127 @@
+"""The kubelet plugin of one node: sockets first, everything else while they answer."""
+
+import pathlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dra_driver import errors, settings, telemetry
+from dra_driver.adapters import dra_grpc
+from dra_driver.apps import serving
+
+if TYPE_CHECKING:
+    from dra_driver.apps import node_agent
+
+GRACE_SECONDS = 20.0
+"""How long calls in progress may go on after a stop was asked for."""
+
+
+class KubeletPlugin:
+    """Registers with the kubelet, and prepares claims."""
+
+    def __init__(
+        self,
+        config: settings.KubeletPlugin,
+        hardware: "Callable[[], node_agent.Hardware]",
+        *,
+        user_agent: str,
+    ) -> None:
+        """Nothing is started yet. `hardware` is asked for once the sockets answer."""
+        self._config = config
+        self._hardware = hardware
+        self._user_agent = user_agent
+        self._log = telemetry.logger("plugin")
+        self._metrics = telemetry.Metrics(config.driver_name, config.node_name)
+        self._metrics_server: telemetry.MetricsServer | None = None
+        self._service = serving.Service(self._metrics)
+        self._dra = dra_grpc.dra_server(config.service_socket, self._service)
+        self._registration = dra_grpc.registration_server(
+            config.registration_socket,
+            dra_grpc.PluginInfo(config.driver_name, str(config.service_socket)),
+            self._on_registration,
+        )
+        self._agent: node_agent.NodeAgent | None = None
+        self._stopping = threading.Event()
+        self._failure: errors.Fatal | None = None
+        self._starter = threading.Thread(target=self._start_agent, name="starter", daemon=True)
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set.
+
+        Raises:
+            errors.Fatal: it cannot work as it is configured.
+        """
+        self._start()
+        try:
+            while not stop.wait(0.5):
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            self._stop()
+
+    def _start(self) -> None:
+        config = self._config
+        dra_grpc.check_socket_path(config.service_socket, setting="--plugin-dir")
+        dra_grpc.check_socket_path(config.registration_socket, setting="--registry-dir")
+        _make_directories(config)
+        self._dra.start()
+        self._registration.start()
+        self._starter.start()
+        self._log.info(
+            "sockets open",
+            service=str(config.service_socket),
+            registration=str(config.registration_socket),
+        )
+
+    def _start_agent(self) -> None:
+        try:
+            if self._config.metrics_address:
+                host, _, port = self._config.metrics_address.rpartition(":")
+                self._metrics_server = self._metrics.serve(host or "0.0.0.0", int(port))  # noqa: S104 - asked for
+            # Loaded now, not at the top: it takes longer than the sockets may.
+            from dra_driver.apps import node_agent  # noqa: PLC0415
+
+            self._agent = node_agent.NodeAgent(
+                self._config, self._hardware(), self._metrics, user_agent=self._user_agent
+            )
+            self._agent.start(self._service.ready)
+        except errors.Fatal as error:
+            self._failure = error
+        except Exception as error:  # noqa: BLE001 - the main thread ends the process with it
+            self._log.exception("start failed")
+            self._failure = errors.Fatal(f"start failed: {type(error).__name__}: {error}")
+
+    def _stop(self) -> None:
+        self._log.info("stopping")
+        self._registration.stop(0)
+        self._dra.stop(GRACE_SECONDS)
+        self._starter.join(GRACE_SECONDS)
+        if self._agent is not None:
+            self._agent.stop()
+        if self._metrics_server is not None:
+            self._metrics_server.stop()
+
+    def _on_registration(self, registered: bool, error: str) -> None:
+        if registered:
+            self._log.info("registered with the kubelet")
+        else:
+            self._log.error("the kubelet refused the registration", reason=error)
+
+
+def _make_directories(config: settings.KubeletPlugin) -> None:
+    """Make our own directories; the kubelet's must be there."""
+    if not config.registry.is_dir():
+        raise errors.Fatal(
+            f"{config.registry} is no directory: it is the kubelet's, made when it starts. "
+            "If the kubelet has another --root-dir, set --kubelet-root or --registry-dir"
+        )
+    try:
+        for path, mode in ((config.plugin, 0o750), (config.state, 0o700), (config.cdi_dir, 0o755)):
+            _make_directory(path, mode)
+    except OSError as error:
+        raise errors.Fatal(f"directory cannot be made: {error}") from error
+
+
+def _make_directory(path: pathlib.Path, mode: int) -> None:
+    if not path.is_dir():
+        path.mkdir(mode=mode, parents=True)

@@ -1,0 +1,226 @@
+"""One claim: from the kubelet's call to devices that a container can use, and back.
+
+Everything is keyed by the claim's UID. The record of a claim is written before the first effect and
+removed after the last one is undone, so that a process that dies in between leaves enough behind.
+Order of a prepare: record (started), CDI spec, record (completed). Unprepare: CDI spec, record.
+"""
+
+import dataclasses
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import files, locks, records
+from dra_driver.apps import inventory
+from dra_driver.logic import cdi, planning
+from dra_driver.model import claims, devices, prepared
+
+MARGIN = 3.0
+"""Seconds before the end of a call at which an answer is given, whatever it is: a late one is lost,
+and the kubelet waits more than a minute before it asks again."""
+LOOK_AGAIN = 1.0
+"""Seconds between looks at what a call is waiting for, when nothing says that it has changed."""
+
+
+class ClaimSource(Protocol):
+    """Where claims come from."""
+
+    def fetch(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
+        """The claim of that namespace and name, or None where there is none.
+
+        Raises:
+            errors.Retryable: the API server did not answer until `deadline` (monotonic seconds).
+        """
+
+
+class Injector(Protocol):
+    """Knows what a container needs to use GPUs."""
+
+    def injection(self, gpus: Mapping[str, devices.Gpu]) -> cdi.Injection:
+        """The edits for GPUs by device name.
+
+        Raises:
+            errors.Retryable: something that they need is missing on the node.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """Where the state of claims is kept on this node."""
+
+    records: records.Records
+    cdi_dir: pathlib.Path
+    locks: locks.Locks
+    boot_id: str
+
+
+class Preparer:
+    """Prepares and unprepares claims; threads may share it, also for one and the same claim."""
+
+    def __init__(
+        self,
+        node: planning.Node,
+        store: Store,
+        source: ClaimSource,
+        gpus: inventory.Inventory,
+        injector: Injector,
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._store = store
+        self._source = source
+        self._gpus = gpus
+        self._injector = injector
+        self._on_change = on_change
+        self._released = threading.Condition()
+        self._log = telemetry.logger("preparer")
+
+    def prepare(self, ref: claims.ClaimRef, seconds: float) -> tuple[prepared.PreparedDevice, ...]:
+        """The claim's devices, ready for use. The same again gives the same answer.
+
+        Raises:
+            errors.Rejected: it cannot work.
+            errors.Retryable: it did not work within `seconds`.
+        """
+        planning.check_uid(ref.uid)
+        deadline = time.monotonic() + seconds - MARGIN
+        with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
+            claim = self._source.fetch(ref, deadline)
+            if claim is None:
+                raise errors.Rejected(
+                    f"claim {ref} does not exist any more: was it deleted while its pod started?"
+                )
+            while True:
+                try:
+                    return self._attempt(ref, claim, deadline)
+                except errors.Retryable as error:
+                    if time.monotonic() + LOOK_AGAIN > deadline:
+                        raise
+                    self._log.info("prepare waits", reason=str(error))
+                with self._released:
+                    self._released.wait(LOOK_AGAIN)
+
+    def unprepare(self, ref: claims.ClaimRef, seconds: float) -> None:
+        """Undo whatever was done for the claim; unknown is fine. The API is not asked.
+
+        Raises:
+            errors.Retryable: it did not work within `seconds`.
+        """
+        planning.check_uid(ref.uid)
+        deadline = time.monotonic() + seconds - MARGIN
+        hold = self._store.locks.hold
+        with (
+            hold([f"claim {ref.uid}"], seconds=_left(deadline)),
+            # Read with the claim's lock held: what is recorded does not change any more.
+            hold(self._recorded_names(ref), seconds=_left(deadline)),
+        ):
+            self._undo(ref.uid)
+        with self._released:
+            self._released.notify_all()
+        self._on_change()
+
+    def _attempt(
+        self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float
+    ) -> tuple[prepared.PreparedDevice, ...]:
+        plan = self._plan(ref, claim)
+        if not plan.entries:
+            return ()
+        names = {*plan.gpus, *self._recorded_names(ref)}
+        with self._store.locks.hold(names, seconds=_left(deadline)):
+            self._refuse_held(ref, plan, deadline)
+            self._drop_other(ref, plan)
+            return self._carry_out(ref, plan)
+
+    def _plan(self, ref: claims.ClaimRef, claim: claims.ResourceClaim) -> planning.Plan:
+        """The plan; a device that is not known may have appeared since the last look."""
+        try:
+            return planning.plan(ref, claim, self._node, self._gpus.snapshot.offered)
+        except planning.UnknownDevice as error:
+            snapshot = self._gpus.look()
+            if snapshot.problem is not None:
+                raise errors.Retryable(f"claim {ref}: {snapshot.problem}") from error
+            return planning.plan(ref, claim, self._node, snapshot.offered)
+
+    def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
+        """Refuse a device that another claim has; one that is being given back is waited for."""
+        known = self._store.records.contents().records.values()
+        for holding in planning.holdings(plan.entries, ref.uid, known):
+            claim = self._source.fetch(holding.holder, deadline)
+            if planning.is_held_in_earnest(holding, claim, self._node):
+                raise errors.Rejected(
+                    f"claim {ref}: device {holding.device!r} is prepared for claim "
+                    f"{holding.holder}, which is allocated to it too. Delete the pods of one of "
+                    "the two claims"
+                )
+            raise errors.Retryable(
+                f"claim {ref}: device {holding.device!r} is still prepared for claim "
+                f"{holding.holder}, whose pod has not ended on this node yet"
+            )
+
+    def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
+        """Undo what was prepared for an earlier allocation of the same claim."""
+        try:
+            record = self._store.records.get(ref.uid)
+        except errors.Rejected as error:
+            aside = self._store.records.set_aside(ref.uid)
+            self._log.error("record damaged; set aside", reason=str(error), file=str(aside))
+            return
+        if record is not None and record.devices != plan.entries and not record.rebuilt:
+            self._log.warning("claim was allocated anew; undoing the earlier prepare")
+            self._undo(ref.uid)
+
+    def _carry_out(
+        self, ref: claims.ClaimRef, plan: planning.Plan
+    ) -> tuple[prepared.PreparedDevice, ...]:
+        record = prepared.Record(
+            uid=ref.uid,
+            namespace=ref.namespace,
+            name=ref.name,
+            phase=prepared.Phase.COMPLETED,
+            boot_id=self._store.boot_id,
+            devices=plan.entries,
+        )
+        again = self._store.records.get(ref.uid) == record
+        try:
+            injection = self._injector.injection(plan.gpus)
+            if not again:
+                started = record.model_copy(update={"phase": prepared.Phase.STARTED})
+                self._store.records.write(started)
+            # Also for a claim that is prepared already: after a reboot the directory is empty.
+            files.write(
+                self._spec_path(ref.uid),
+                cdi.spec(self._node.driver_name, ref.uid, injection),
+                mode=0o644,
+                durable=False,
+            )
+            if not again:
+                self._store.records.write(record)
+        except BaseException:
+            if not again:
+                self._undo(ref.uid)
+            raise
+        self._on_change()
+        return plan.entries
+
+    def _undo(self, uid: str) -> None:
+        files.remove(self._spec_path(uid))
+        self._store.records.remove(uid)
+
+    def _recorded_names(self, ref: claims.ClaimRef) -> set[str]:
+        try:
+            record = self._store.records.get(ref.uid)
+        except errors.Rejected:
+            # What cannot be read is told of, and set aside, by the next prepare or start.
+            return set()
+        return {device.device for device in record.devices} if record else set()
+
+    def _spec_path(self, uid: str) -> pathlib.Path:
+        return self._store.cdi_dir / cdi.file_name(self._node.driver_name, uid)
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)

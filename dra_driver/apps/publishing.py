@@ -1,0 +1,218 @@
+"""Keeps the node's ResourceSlices as they have to be, whoever changes them."""
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import informer, kube
+from dra_driver.logic import publishing
+from dra_driver.model import slices
+
+FIRST_BACKOFF = 0.1
+LAST_BACKOFF = 30.0
+"""Seconds until the next try after a failure: first, and longest after doubling."""
+QUIET = 10.0
+"""Seconds without a write after which a rewrite of our slices is answered at once again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose slices are published."""
+
+    driver_name: str
+    node_name: str
+
+
+class Publisher:
+    """A thread that writes slices whenever what is wanted and what is there differ.
+
+    `wanted` gives the devices to publish in order, or None while that is not known; it is handed
+    the devices that are published now. `may_publish` tells whether this instance is the one that
+    publishes (of two during a rolling update, the newer is).
+    """
+
+    def __init__(
+        self,
+        client: kube.Client,
+        identity: Identity,
+        *,
+        wanted: Callable[[Sequence[slices.Device]], Sequence[slices.Device] | None],
+        may_publish: Callable[[], bool],
+        on_error: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._wanted = wanted
+        self._may_publish = may_publish
+        self._on_error = on_error
+        self._log = telemetry.logger("publisher")
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._published = threading.Event()
+        self._accepted: dict[str, publishing.Json] = {}
+        self._told: set[tuple[str, ...]] = set()
+        self._version: str | None = None
+        self._owner: publishing.Owner | None = None
+        self._informer: informer.Informer | None = None
+        self._last_write = "0"
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to publish."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; the slices stay."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=kube.REQUEST_TIMEOUT + 1)
+        if self._informer is not None:
+            self._informer.stop()
+
+    def changed(self) -> None:
+        """What is wanted may have changed."""
+        self._wake.set()
+
+    def wait_published(self, seconds: float) -> bool:
+        """Whether all that is wanted has been seen to be there within `seconds`."""
+        return self._published.wait(seconds)
+
+    def _run(self) -> None:
+        backoff = FIRST_BACKOFF
+        rewrites = 0
+        last_write = 0.0
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                self._connect()
+                wrote = self._reconcile()
+            except (kube.ApiError, errors.Retryable) as error:
+                self._failed(error, backoff)
+                self._wait(backoff)
+                backoff = min(backoff * 2, LAST_BACKOFF)
+                continue
+            backoff = FIRST_BACKOFF
+            now = time.monotonic()
+            if wrote:
+                rewrites = rewrites + 1 if now - last_write < QUIET else 0
+                last_write = now
+            # Someone else who keeps rewriting our slices must not make both of us spin.
+            if rewrites > 5:
+                self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
+            self._wake.wait()
+
+    def _wait(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+    def _failed(self, error: errors.DriverError, backoff: float) -> None:
+        self._on_error()
+        self._log.warning("ResourceSlices not published", reason=str(error), retry_seconds=backoff)
+
+    def _connect(self) -> None:
+        """Learn the API version and the node's UID, and begin to watch the slices: once."""
+        if self._informer is not None:
+            return
+        served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
+        version = next((v for v in publishing.API_VERSIONS if v in served), None)
+        if version is None:
+            raise errors.Retryable(
+                f"the API server offers {kube.RESOURCE_GROUP} in "
+                f"{', '.join(served) or 'no version'}; needed is one of "
+                f"{', '.join(publishing.API_VERSIONS)}. Before Kubernetes 1.34, enable the API "
+                "(--runtime-config) and the feature gate DynamicResourceAllocation"
+            )
+        node = self._client.get(kube.NODES, self._identity.node_name)
+        self._owner = publishing.Owner(
+            self._identity.driver_name, self._identity.node_name, node["metadata"]["uid"]
+        )
+        self._version = version
+        self._informer = informer.Informer(
+            self._client,
+            self._resource,
+            on_change=lambda *_: self._wake.set(),
+            on_error=lambda error: self._log.debug("watch of ResourceSlices", reason=str(error)),
+            field_selector=f"spec.driver={self._identity.driver_name},"
+            f"spec.nodeName={self._identity.node_name}",
+        )
+        self._informer.start()
+        self._log.info("publishing", api_version=version)
+
+    @property
+    def _resource(self) -> kube.Resource:
+        return dataclasses.replace(kube.SLICES, version=self._version or "v1")
+
+    def _reconcile(self) -> bool:
+        """Write what has to be written; whether anything was."""
+        if self._informer is None or self._owner is None or self._version is None:
+            return False
+        # A create that the watch has not shown yet would be done again.
+        if not (
+            self._informer.wait_synced(kube.REQUEST_TIMEOUT)
+            and self._informer.wait_version(self._last_write, kube.REQUEST_TIMEOUT)
+        ):
+            raise errors.Retryable("the watch of ResourceSlices is behind")
+        existing = [
+            publishing.from_version(body, self._version) for body in self._informer.objects()
+        ]
+        wanted = self._wanted(_devices(existing))
+        if wanted is None or not self._may_publish():
+            return False
+        changes = publishing.reconcile(
+            self._owner, publishing.contents(wanted), existing, self._accepted
+        )
+        self._write(changes)
+        self._published.set()
+        return bool(changes)
+
+    def _write(self, changes: publishing.Changes) -> None:
+        for body in changes.delete:
+            metadata = body["metadata"]
+            with contextlib.suppress(kube.NotFound):
+                self._client.delete(
+                    self._resource,
+                    metadata["name"],
+                    uid=metadata["uid"],
+                    resource_version=metadata["resourceVersion"],
+                )
+        for body in changes.update:
+            self._written(body, self._client.replace(self._resource, self._wire(body)))
+        for body in changes.create:
+            self._written(body, self._client.create(self._resource, self._wire(body)))
+        if changes:
+            self._log.info(
+                "ResourceSlices written",
+                deleted=len(changes.delete),
+                updated=len(changes.update),
+                created=len(changes.create),
+            )
+
+    def _wire(self, body: publishing.Json) -> publishing.Json:
+        return publishing.to_version(body, self._version or "v1")
+
+    def _written(self, sent: publishing.Json, answer: publishing.Json) -> None:
+        """Note what became of a write: its version, and what the server left out."""
+        self._last_write = answer["metadata"]["resourceVersion"]
+        got = publishing.from_version(answer, self._version or "v1")
+        missing = publishing.dropped(sent["spec"], got["spec"])
+        if not missing:
+            return
+        self._accepted[publishing.fingerprint(sent["spec"])] = got["spec"]
+        if missing not in self._told:
+            self._told.add(missing)
+            self._log.warning(
+                "the API server dropped fields of ResourceSlices; going on without them. "
+                "Is the feature gate off?",
+                fields=missing,
+            )
+
+
+def _devices(existing: Sequence[publishing.Json]) -> list[slices.Device]:
+    return [
+        slices.parse_device(device)
+        for body in existing
+        for device in body["spec"].get("devices") or ()
+    ]

@@ -1,0 +1,151 @@
+"""What is done with the state that an earlier life of the driver left on the node."""
+
+import contextlib
+import pathlib
+from collections.abc import Callable, Iterator
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import files
+from dra_driver.apps import preparing
+from dra_driver.logic import cdi, planning
+from dra_driver.model import claims, prepared
+
+LOCK_SECONDS = 30.0
+"""How long another instance of the driver may be busy with a claim."""
+
+ClaimList = Callable[[], list[claims.ResourceClaim]]
+
+
+class Recovery:
+    """Run once, before the first call is answered."""
+
+    def __init__(
+        self, node: planning.Node, store: preparing.Store, *, claim_list: ClaimList
+    ) -> None:
+        """`claim_list` gives all claims of the cluster; it is asked only when something is lost."""
+        self._node = node
+        self._store = store
+        self._claim_list = claim_list
+        self._log = telemetry.logger("recovery")
+
+    def run(self) -> None:
+        """Drop what ended with an earlier boot, rebuild what is lost, clear what was half done."""
+        self._drop_earlier_boots()
+        self._rebuild()
+        self._clear_leftovers()
+
+    def _drop_earlier_boots(self) -> None:
+        """After a reboot no container runs, and the kubelet asks again for each claim it wants."""
+        for uid, record in sorted(self._store.records.contents().records.items()):
+            if record.boot_id == self._store.boot_id:
+                continue
+            with self._claim(uid):
+                files.remove(self._spec_path(uid))
+                self._store.records.remove(uid)
+            self._log.info("prepared before the node's last boot: dropped", claim=str(record.ref))
+
+    def _rebuild(self) -> None:
+        contents = self._store.records.contents()
+        texts = self._spec_texts()
+        lost = sorted(contents.damaged.keys() | (texts.keys() - contents.records.keys()))
+        if not lost:
+            return
+        known = self._claims_by_uid()
+        for uid in lost:
+            with self._claim(uid):
+                aside = None
+                if uid in contents.damaged:
+                    aside = str(self._store.records.set_aside(uid))
+                self._log.error(
+                    "record of a claim cannot be read; rebuilding it",
+                    claim_uid=uid,
+                    reason=contents.damaged.get(uid, "the file is gone"),
+                    set_aside=aside,
+                )
+                self._rebuild_one(uid, known.get(uid), texts.get(uid))
+
+    def _rebuild_one(self, uid: str, claim: claims.ResourceClaim | None, text: str | None) -> None:
+        entries = self._entries(uid, claim, text)
+        if not entries:
+            files.remove(self._spec_path(uid))
+            self._log.error(
+                "neither the API nor a CDI spec tells what was prepared; nothing is remembered of "
+                "the claim. If its pod still runs, delete it",
+                claim_uid=uid,
+            )
+            return
+        record = prepared.Record(
+            uid=uid,
+            namespace=claim.ref.namespace if claim else "",
+            name=claim.ref.name if claim else "",
+            phase=prepared.Phase.COMPLETED,
+            boot_id=self._store.boot_id,
+            devices=entries,
+            rebuilt=True,
+        )
+        self._store.records.write(record)
+        self._log.warning(
+            "record rebuilt",
+            claim_uid=uid,
+            source="API" if claim else "CDI spec",
+            devices=[entry.device for entry in entries],
+        )
+
+    def _entries(
+        self, uid: str, claim: claims.ResourceClaim | None, text: str | None
+    ) -> tuple[prepared.PreparedDevice, ...]:
+        """What the claim has, as the API says, or else as far as its CDI spec tells."""
+        if claim is not None and claim.allocation is not None:
+            try:
+                return planning.allocated_entries(claim.ref, claim, self._node)
+            except errors.Rejected as error:
+                self._log.warning("claim is allocated elsewhere", reason=str(error))
+                return ()
+        return tuple(
+            prepared.PreparedDevice(
+                requests=(),
+                pool=self._node.pool,
+                device=name,
+                cdi_ids=(cdi.device_id(self._node.driver_name, uid, name),),
+            )
+            for name in (cdi.device_names(uid, text) if text else ())
+        )
+
+    def _claims_by_uid(self) -> dict[str, claims.ResourceClaim]:
+        try:
+            return {claim.ref.uid: claim for claim in self._claim_list()}
+        except errors.DriverError as error:
+            self._log.warning(
+                "claims cannot be listed; rebuilding from CDI specs alone", reason=str(error)
+            )
+            return {}
+
+    def _spec_texts(self) -> dict[str, str]:
+        """The texts of our spec files by claim UID."""
+        found = {}
+        for path in sorted(self._store.cdi_dir.iterdir()):
+            uid = cdi.claim_uid(self._node.driver_name, path.name)
+            text = files.read(path) if uid else None
+            if uid and text is not None:
+                found[uid] = text
+        return found
+
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed process had begun to write; a live one holds the claim's lock."""
+        for path in sorted(self._store.cdi_dir.iterdir()):
+            target = files.target_of_leftover(path)
+            uid = cdi.claim_uid(self._node.driver_name, target) if target else None
+            if uid:
+                with self._claim(uid):
+                    path.unlink(missing_ok=True)
+        for uid, path in self._store.records.leftovers():
+            with self._claim(uid):
+                path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _claim(self, uid: str) -> Iterator[None]:
+        with self._store.locks.hold([f"claim {uid}"], seconds=LOCK_SECONDS):
+            yield
+
+    def _spec_path(self, uid: str) -> pathlib.Path:
+        return self._store.cdi_dir / cdi.file_name(self._node.driver_name, uid)

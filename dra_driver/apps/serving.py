@@ -1,0 +1,92 @@
+"""The kubelet's calls: each claim of a call gets its own answer, and its own lines in the log."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import dra_grpc
+from dra_driver.apps import preparing
+from dra_driver.model import claims, prepared
+
+
+class Service:
+    """Answers prepare and unprepare. Calls that come before it is ready wait for that."""
+
+    def __init__(self, metrics: telemetry.Metrics) -> None:
+        self._metrics = metrics
+        self._log = telemetry.logger("service")
+        self._ready = threading.Event()
+        self._preparer: preparing.Preparer | None = None
+        self._problem = "the driver is starting"
+
+    def ready(self, preparer: preparing.Preparer) -> None:
+        """From now on `preparer` does the work."""
+        self._preparer = preparer
+        self._ready.set()
+
+    def waiting_for(self, problem: str) -> None:
+        """What to tell a call that waited in vain for the service to become ready."""
+        self._problem = problem
+
+    def prepare(
+        self, refs: Sequence[claims.ClaimRef], seconds: float
+    ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
+        """See `dra_grpc.Handler`."""
+        return self._each("prepare", refs, seconds)
+
+    def unprepare(
+        self, refs: Sequence[claims.ClaimRef], seconds: float
+    ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
+        """See `dra_grpc.Handler`."""
+        return self._each("unprepare", refs, seconds)
+
+    def _each(
+        self, operation: str, refs: Sequence[claims.ClaimRef], seconds: float
+    ) -> dict[claims.ClaimUid, dra_grpc.Answer]:
+        deadline = time.monotonic() + seconds
+        if not self._ready.wait(max(seconds - preparing.MARGIN, 0)) or self._preparer is None:
+            return {ref.uid: dra_grpc.Answer(error=self._problem) for ref in refs}
+        answers: dict[claims.ClaimUid, dra_grpc.Answer] = {}
+        for ref in refs:
+            with telemetry.bound(
+                operation=operation,
+                claim_namespace=ref.namespace,
+                claim_name=ref.name,
+                claim_uid=ref.uid,
+            ):
+                answers[ref.uid] = self._answer(operation, self._preparer, ref, deadline)
+        return answers
+
+    def _answer(
+        self, operation: str, preparer: preparing.Preparer, ref: claims.ClaimRef, deadline: float
+    ) -> dra_grpc.Answer:
+        start = time.perf_counter()
+        try:
+            with self._metrics.call(operation):
+                devices = _work(operation, preparer, ref, deadline - time.monotonic())
+        except errors.DriverError as error:
+            self._log.warning(f"{operation} failed", reason=str(error))
+            return dra_grpc.Answer(error=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other claims go on
+            # The kubelet must get an answer for each claim, and a person must get the trace.
+            self._log.exception(f"{operation} failed unexpectedly")
+            return dra_grpc.Answer(
+                error=f"{operation} failed unexpectedly: {type(error).__name__}: {error}. "
+                "The driver's log has the details"
+            )
+        self._log.info(
+            f"{operation} done",
+            devices=[device.device for device in devices],
+            ms=round((time.perf_counter() - start) * 1000, 1),
+        )
+        return dra_grpc.Answer(devices=devices)
+
+
+def _work(
+    operation: str, preparer: preparing.Preparer, ref: claims.ClaimRef, seconds: float
+) -> tuple[prepared.PreparedDevice, ...]:
+    if operation == "prepare":
+        return preparer.prepare(ref, seconds)
+    preparer.unprepare(ref, seconds)
+    return ()

@@ -1,0 +1,84 @@
+"""The command line: options of each subcommand; picks an app, decides nothing."""
+
+import argparse
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dra_driver import errors, settings, telemetry
+
+if TYPE_CHECKING:
+    from dra_driver.apps import node_agent
+
+VERSION = "0.1.0"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a subcommand; the exit status is 0 when all is well, 1 after an error, 2 for misuse."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        sys.exit(options.run(options))
+    except errors.DriverError as error:
+        print(f"dra-driver: {error}", file=sys.stderr)  # noqa: T201 - the user's terminal
+        sys.exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dra-driver",
+        description="Kubernetes Dynamic Resource Allocation driver for NVIDIA GPUs.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dra-driver {VERSION}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    plugin = commands.add_parser(
+        "kubelet-plugin",
+        help="publish the GPUs of this node and prepare claims; one on each node",
+        description="Publish the GPUs of this node as ResourceSlices and prepare claims for the "
+        "kubelet. Settings come from defaults, then the settings file, then the environment, then "
+        "flags: later ones win.",
+        allow_abbrev=False,
+    )
+    settings.add_flags(plugin, settings.KubeletPlugin)
+    plugin.set_defaults(run=_kubelet_plugin)
+    return parser
+
+
+def _kubelet_plugin(options: argparse.Namespace) -> int:
+    config = _settings(settings.KubeletPlugin, options)
+    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    from dra_driver.apps import kubelet_plugin  # noqa: PLC0415 - only what a command needs
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    kubelet_plugin.KubeletPlugin(
+        config, lambda: _hardware(config), user_agent=f"dra-driver/{VERSION} kubelet-plugin"
+    ).run(stop)
+    return 0
+
+
+def _settings(model: type[settings.T], options: argparse.Namespace) -> settings.T:
+    path = options.config or os.environ.get(settings.CONFIG_VARIABLE)
+    file: Any = None
+    if path:
+        from dra_driver.adapters import documents  # noqa: PLC0415 - most have no file
+
+        file = documents.load_one(pathlib.Path(path))
+    flags = {name: getattr(options, name) for name in model.model_fields}
+    return settings.resolve(model, file=file, environment=os.environ, flags=flags)
+
+
+def _hardware(config: settings.KubeletPlugin) -> "node_agent.Hardware":
+    if config.simulate_gpus is not None:
+        from dra_driver.sim import hardware  # noqa: PLC0415 - not loaded on a real node
+
+        return hardware.simulated(config)
+    from dra_driver.apps import host  # noqa: PLC0415 - after the sockets answer
+
+    return host.hardware(config)

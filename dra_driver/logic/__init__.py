@@ -1,0 +1,1 @@
+"""What follows: decisions as pure functions. No I/O, clock, randomness or logging."""

@@ -1,0 +1,86 @@
+"""What a container needs of the host's NVIDIA driver, as CDI edits.
+
+With `nvidia-cdi-hook` on the host, libraries keep their places and the hook makes links and the
+loader's cache. Without it they are mounted, under each of their names, in one directory that the
+loader finds through the environment: the directory that NVIDIA's own images have in their path.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dra_driver.logic import cdi
+from dra_driver.model import driver
+
+LIBRARY_DIR = "/usr/local/nvidia/lib64"
+BINARY_DIR = "/usr/bin"
+
+_SOCKET_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate", "noexec")
+
+
+def injection(
+    files: driver.DriverFiles,
+    control: Iterable[driver.DeviceNode],
+    gpus: Mapping[str, driver.DeviceNode],
+) -> cdi.Injection:
+    """The edits for the GPUs with these nodes, by device name.
+
+    `control` are the nodes that every GPU needs besides its own (`/dev/nvidiactl`, ...).
+    """
+    mounts = (
+        *_library_mounts(files),
+        *(_program(item, files) for item in files.binaries),
+        *(cdi.Mount(item.host_path, item.path) for item in files.firmware),
+        *(cdi.Mount(item.host_path, item.path, _SOCKET_OPTIONS) for item in files.sockets),
+    )
+    # `void` keeps NVIDIA's own runtime, where it is the default, from adding all GPUs.
+    env = {"NVIDIA_VISIBLE_DEVICES": "void"}
+    if files.cdi_hook is None:
+        env["LD_LIBRARY_PATH"] = LIBRARY_DIR
+    common = cdi.Edits(env=env, device_nodes=tuple(control), mounts=mounts, hooks=_hooks(files))
+    return cdi.Injection(
+        common, {name: cdi.Edits(device_nodes=(node,)) for name, node in gpus.items()}
+    )
+
+
+def _library_mounts(files: driver.DriverFiles) -> list[cdi.Mount]:
+    if files.cdi_hook is not None:
+        return [cdi.Mount(library.host_path, library.path) for library in files.libraries]
+    # Two directories may hold the same library: the first one, in the driver's order, serves.
+    names: dict[str, str] = {}
+    for library in files.libraries:
+        for name in (library.file_name, *library.links):
+            names.setdefault(name, library.host_path)
+    return [cdi.Mount(host, f"{LIBRARY_DIR}/{name}") for name, host in sorted(names.items())]
+
+
+def _program(item: driver.HostFile, files: driver.DriverFiles) -> cdi.Mount:
+    place = item.path if files.cdi_hook else f"{BINARY_DIR}/{item.path.rpartition("/")[2]}"
+    return cdi.Mount(item.host_path, place)
+
+
+def _hooks(files: driver.DriverFiles) -> tuple[cdi.Hook, ...]:
+    if files.cdi_hook is None:
+        return ()
+    links = [
+        argument
+        for library in files.libraries
+        for link in library.links
+        for argument in (
+            "--link",
+            f"{library.file_name}::{_folder(library)}/{link}",
+        )
+    ]
+    folders = sorted({_folder(library) for library in files.libraries})
+    commands = (
+        ("create-symlinks", *links),
+        ("enable-cuda-compat", f"--host-driver-version={files.version}"),
+        ("update-ldcache", *(part for folder in folders for part in ("--folder", folder))),
+        ("disable-device-node-modification",),
+    )
+    return tuple(
+        cdi.Hook(files.cdi_hook, ("nvidia-cdi-hook", *command), ("NVIDIA_CTK_DEBUG=false",))
+        for command in commands
+    )
+
+
+def _folder(library: driver.Library) -> str:
+    return library.path.rpartition("/")[0]

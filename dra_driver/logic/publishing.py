@@ -1,0 +1,259 @@
+"""Devices to ResourceSlices, and what has to be written so that the API server has them.
+
+The rules are those of the Go resourceslice controller (Kubernetes 1.36,
+`staging/src/k8s.io/dynamic-resource-allocation/resourceslice/resourceslicecontroller.go`).
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dra_driver.model import slices
+
+Json = dict[str, Any]
+
+API_VERSIONS = ("v1", "v1beta2", "v1beta1")
+"""In the order of preference."""
+
+MAX_DEVICES = 128
+MAX_DEVICES_RESTRICTED = 64
+"""Devices in a slice, and in one whose devices have taints, counters or list attributes."""
+_RESTRICTING = ("taints", "consumesCounters")
+
+_INDEX = re.compile(r"([0-9a-f]{5,})-")
+_NO_CHANGE: Mapping[str, Json] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose slices: the driver on one node. The node UID makes the garbage collector work."""
+
+    driver_name: str
+    node_name: str
+    node_uid: str
+
+    @property
+    def pool(self) -> str:
+        """The pool of the node has the node's name."""
+        return self.node_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """Writes in the order in which they are done: delete, then update, then create."""
+
+    delete: tuple[Json, ...]
+    update: tuple[Json, ...]
+    create: tuple[Json, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.delete or self.update or self.create)
+
+
+def contents(devices: Sequence[slices.Device]) -> tuple[Json, ...]:
+    """The device part of each slice's spec, in publishing order; at least one, maybe empty.
+
+    An empty slice tells that the pool is there and complete.
+    """
+    bodies = [slices.format_device(device) for device in devices]
+    restricted = any(body.get(field) for body in bodies for field in _RESTRICTING)
+    size = MAX_DEVICES_RESTRICTED if restricted else MAX_DEVICES
+    chunks = [bodies[start : start + size] for start in range(0, len(bodies), size)]
+    return tuple({"devices": chunk} if chunk else {} for chunk in chunks or [[]])
+
+
+def reconcile(
+    owner: Owner,
+    desired: Sequence[Json],
+    existing: Iterable[Json],
+    accepted: Mapping[str, Json] = _NO_CHANGE,
+) -> Changes:
+    """What to write so that the pool holds `desired` (of `contents`).
+
+    `existing` are all v1-shaped slices of the driver on the node. `accepted` tells, for content
+    that the server cut when it was written (`fingerprint` of it), what the server made of it:
+    the same again is no difference.
+    """
+    matched, obsolete = _match(owner, desired, existing)
+    generation = max((_generation(body) for body in matched.values()), default=0)
+    changed = {
+        index
+        for index, body in matched.items()
+        if not _same(body["spec"], desired[index], accepted)
+        or body["spec"]["pool"]["resourceSliceCount"] != len(desired)
+    }
+    missing = [index for index in range(len(desired)) if index not in matched]
+    if missing or len(changed) > 1:
+        # More than one write: readers must not mix old and new slices.
+        generation += 1
+        updates = sorted(matched)
+    else:
+        updates = sorted(changed)
+    spec = {
+        index: _spec(owner, desired[index], max(generation, 1), len(desired))
+        for index in [*updates, *missing]
+    }
+    return Changes(
+        delete=tuple(obsolete),
+        update=tuple(_updated(matched[index], spec[index]) for index in updates),
+        create=tuple(_created(owner, index, len(desired), spec[index]) for index in missing),
+    )
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """What tells one content of a slice from another."""
+    return json.dumps(_content(content), sort_keys=True)
+
+
+def dropped(sent: Any, got: Any, path: str = "") -> tuple[str, ...]:
+    """The fields of `sent` that are absent from `got`: a feature gate of the server is off."""
+    if isinstance(sent, Mapping):
+        other = got if isinstance(got, Mapping) else {}
+        return tuple(
+            found
+            for key, value in sent.items()
+            for found in (
+                dropped(value, other[key], f"{path}.{key}" if path else key)
+                if key in other
+                else (f"{path}.{key}" if path else key,)
+            )
+        )
+    if isinstance(sent, list) and isinstance(got, list):
+        pairs = zip(sent, got, strict=False)
+        # Which of many devices lacks the field says nothing: it is the gate that lacks it.
+        found = [item for one, other in pairs for item in dropped(one, other, f"{path}[]")]
+        return tuple(dict.fromkeys(found))
+    return ()
+
+
+def to_version(body: Json, version: str) -> Json:
+    """A v1-shaped slice as `version` has it on the wire."""
+    return _convert(body, version, _wrap) if version == "v1beta1" else _stamp(body, version)
+
+
+def from_version(body: Json, version: str) -> Json:
+    """A slice of `version`, v1-shaped."""
+    return _convert(body, "v1", _unwrap) if version == "v1beta1" else _stamp(body, "v1")
+
+
+def _match(
+    owner: Owner, desired: Sequence[Json], existing: Iterable[Json]
+) -> tuple[dict[int, Json], list[Json]]:
+    """Existing slices by their index, and those that serve no longer."""
+    own = sorted(existing, key=lambda body: str(body["metadata"]["name"]))
+    newest = max(
+        (_generation(body) for body in own if body["spec"]["pool"]["name"] == owner.pool), default=0
+    )
+    matched: dict[int, Json] = {}
+    obsolete: list[Json] = []
+    for body in own:
+        found = _INDEX.match(body["metadata"]["name"])
+        index = int(found[1], 16) if found else len(desired)
+        if (
+            body["spec"]["pool"]["name"] == owner.pool
+            and _generation(body) == newest
+            and index < len(desired)
+            and index not in matched
+        ):
+            matched[index] = body
+        else:
+            obsolete.append(body)
+    return matched, obsolete
+
+
+def _generation(body: Json) -> int:
+    return int(body["spec"]["pool"].get("generation", 0))
+
+
+def _same(spec: Json, desired: Json, accepted: Mapping[str, Json]) -> bool:
+    if _content(spec) == _content(keep_times(desired, spec)):
+        return True
+    cut = accepted.get(fingerprint(desired))
+    return cut is not None and _content(spec) == _content(keep_times(cut, spec))
+
+
+def _content(spec: Mapping[str, Any]) -> Json:
+    """The part of a spec that says what is offered."""
+    keys = ("devices", "sharedCounters")
+    return {key: spec[key] for key in keys if spec.get(key)}
+
+
+def keep_times(desired: Json, existing: Json) -> Json:
+    """`desired` with the `timeAdded` that the same taints have in `existing`.
+
+    The time is the server's, and tolerationSeconds count from it.
+    """
+    before = {
+        (device["name"], taint["key"], taint.get("value"), taint["effect"]): taint["timeAdded"]
+        for device in existing.get("devices") or ()
+        for taint in device.get("taints") or ()
+        if "timeAdded" in taint
+    }
+    if not before:
+        return desired
+    return desired | {"devices": [_with_times(d, before) for d in desired.get("devices") or ()]}
+
+
+def _with_times(device: Json, before: Mapping[tuple[str, str, str | None, str], str]) -> Json:
+    if not device.get("taints"):
+        return device
+    taints = []
+    for taint in device["taints"]:
+        key = (device["name"], taint["key"], taint.get("value"), taint["effect"])
+        taints.append({"timeAdded": before[key]} | taint if key in before else taint)
+    return device | {"taints": taints}
+
+
+def _spec(owner: Owner, content: Json, generation: int, count: int) -> Json:
+    return {
+        "driver": owner.driver_name,
+        "nodeName": owner.node_name,
+        "pool": {"name": owner.pool, "generation": generation, "resourceSliceCount": count},
+    } | content
+
+
+def _updated(body: Json, spec: Json) -> Json:
+    return body | {"spec": keep_times(spec, body["spec"])}
+
+
+def _created(owner: Owner, index: int, count: int, spec: Json) -> Json:
+    digits = max(5, len(f"{count - 1:x}"))
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {
+            "generateName": f"{index:0{digits}x}-{owner.driver_name}-{owner.node_name}-",
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": owner.node_name,
+                    "uid": owner.node_uid,
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def _stamp(body: Json, version: str) -> Json:
+    return body | {"apiVersion": f"resource.k8s.io/{version}"}
+
+
+def _convert(body: Json, version: str, device: Any) -> Json:
+    spec = body["spec"]
+    if spec.get("devices"):
+        spec = spec | {"devices": [device(item) for item in spec["devices"]]}
+    return _stamp(body, version) | {"spec": spec}
+
+
+def _wrap(device: Json) -> Json:
+    return {"name": device["name"], "basic": {k: v for k, v in device.items() if k != "name"}}
+
+
+def _unwrap(device: Json) -> Json:
+    return {"name": device["name"]} | (device.get("basic") or {})

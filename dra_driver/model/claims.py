@@ -1,0 +1,277 @@
+"""ResourceClaims, DeviceClasses and allocations, as `resource.k8s.io/v1` has them on the wire.
+
+Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
+"""
+
+import dataclasses
+from typing import Any, NewType
+
+from dra_driver import errors
+from dra_driver.model import slices
+
+Json = dict[str, Any]
+ClaimUid = NewType("ClaimUid", str)
+
+EXACT_COUNT = "ExactCount"
+ALL = "All"
+FROM_CLASS = "FromClass"
+FROM_CLAIM = "FromClaim"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """Which claim: the kubelet names no more than this. The UID is the identity."""
+
+    namespace: str
+    name: str
+    uid: ClaimUid
+
+    def __str__(self) -> str:
+        """As in messages: namespace/name (uid)."""
+        return f"{self.namespace}/{self.name} ({self.uid})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpaqueConfig:
+    """Parameters for one driver. `requests` empty means all requests."""
+
+    driver: str
+    parameters: Json
+    requests: tuple[str, ...] = ()
+    source: str = FROM_CLAIM
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A class: CEL expressions that all must hold, and configs that go to the driver."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    configs: tuple[OpaqueConfig, ...] = ()
+    extended_resource: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """What one request, or one alternative of a `firstAvailable` list, asks for.
+
+    `count` is None with allocation mode All. `extra` holds the wire fields that have no attribute
+    here (capacity, tolerations).
+    """
+
+    name: str
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    mode: str = EXACT_COUNT
+    count: int | None = 1
+    admin_access: bool = False
+    extra: Json = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a claim: its alternatives in order of preference.
+
+    A plain (`exactly`) request is its own single alternative; then `prioritized` is False.
+    """
+
+    name: str
+    alternatives: tuple[DeviceRequest, ...]
+    prioritized: bool = False
+
+    def result_name(self, alternative: DeviceRequest) -> str:
+        """What an allocation result calls the request: `req`, or `req/alternative`."""
+        return f"{self.name}/{alternative.name}" if self.prioritized else self.name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constraint:
+    """Devices of `requests` (empty: all) agree or differ in a fully qualified attribute."""
+
+    attribute: str
+    distinct: bool
+    requests: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """One allocated device."""
+
+    request: str
+    device: slices.DeviceId
+    admin_access: bool = False
+    share_id: str | None = None
+    extra: Json = dataclasses.field(default_factory=dict)
+
+    @property
+    def base_request(self) -> str:
+        """The request without its `firstAvailable` alternative: what containers refer to."""
+        return self.request.partition("/")[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Allocation:
+    """What the scheduler decided."""
+
+    results: tuple[Result, ...]
+    configs: tuple[OpaqueConfig, ...] = ()
+    node_selector: Json | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResourceClaim:
+    """A claim: what is asked for and, once allocated, what was given."""
+
+    ref: ClaimRef
+    requests: tuple[Request, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    configs: tuple[OpaqueConfig, ...] = ()
+    allocation: Allocation | None = None
+    reserved_for: tuple[str, ...] = ()
+    """UIDs of the pods that use the claim."""
+    deleting: bool = False
+
+
+def parse(body: Json) -> ResourceClaim:
+    """The claim in a `resource.k8s.io/v1` (or v1beta2, the same shape) object."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    devices = (body.get("spec") or {}).get("devices") or {}
+    allocation = status.get("allocation")
+    return ResourceClaim(
+        ref=ClaimRef(metadata["namespace"], metadata["name"], ClaimUid(metadata["uid"])),
+        requests=tuple(_parse_request(request) for request in devices.get("requests") or ()),
+        constraints=tuple(_parse_constraint(item) for item in devices.get("constraints") or ()),
+        configs=_parse_configs(devices.get("config"), FROM_CLAIM),
+        allocation=parse_allocation(allocation) if allocation is not None else None,
+        reserved_for=tuple(item["uid"] for item in status.get("reservedFor") or ()),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def parse_outcome(body: Json) -> ResourceClaim:
+    """The identity and the allocation of a claim, whose shape is the same in all API versions."""
+    return parse(body | {"spec": {}})
+
+
+def parse_class(body: Json) -> DeviceClass:
+    """The class in a `resource.k8s.io/v1` object."""
+    spec = body.get("spec") or {}
+    return DeviceClass(
+        name=body["metadata"]["name"],
+        selectors=_parse_selectors(spec),
+        configs=_parse_configs(spec.get("config"), FROM_CLASS),
+        extended_resource=spec.get("extendedResourceName"),
+    )
+
+
+def parse_allocation(body: Json) -> Allocation:
+    """`status.allocation` of a claim."""
+    devices = body.get("devices") or {}
+    return Allocation(
+        results=tuple(_parse_result(result) for result in devices.get("results") or ()),
+        configs=_parse_configs(devices.get("config"), FROM_CLAIM),
+        node_selector=body.get("nodeSelector"),
+    )
+
+
+def format_allocation(allocation: Allocation) -> Json:
+    """The wire form of `status.allocation`."""
+    devices: Json = {"results": [_format_result(result) for result in allocation.results]}
+    if allocation.configs:
+        devices["config"] = [_format_config(config) for config in allocation.configs]
+    body: Json = {"devices": devices}
+    if allocation.node_selector is not None:
+        body["nodeSelector"] = allocation.node_selector
+    return body
+
+
+def _parse_request(body: Json) -> Request:
+    name = body["name"]
+    if body.get("firstAvailable"):
+        alternatives = tuple(
+            _parse_alternative(alternative["name"], alternative)
+            for alternative in body["firstAvailable"]
+        )
+        return Request(name, alternatives, prioritized=True)
+    if not body.get("exactly"):
+        raise errors.Rejected(
+            f"request {name!r}: neither `exactly` nor `firstAvailable` is known here; "
+            "a newer kind of request needs a newer driver"
+        )
+    return Request(name, (_parse_alternative(name, body["exactly"]),))
+
+
+def _parse_alternative(name: str, body: Json) -> DeviceRequest:
+    mode = body.get("allocationMode") or EXACT_COUNT
+    return DeviceRequest(
+        name=name,
+        device_class=body["deviceClassName"],
+        selectors=_parse_selectors(body),
+        mode=mode,
+        count=body.get("count", 1) if mode == EXACT_COUNT else None,
+        admin_access=bool(body.get("adminAccess")),
+        extra={key: body[key] for key in ("capacity", "tolerations") if body.get(key)},
+    )
+
+
+def _parse_selectors(body: Json) -> tuple[str, ...]:
+    return tuple(item["cel"]["expression"] for item in body.get("selectors") or ())
+
+
+def _parse_constraint(body: Json) -> Constraint:
+    requests = tuple(body.get("requests") or ())
+    if "matchAttribute" in body:
+        return Constraint(body["matchAttribute"], distinct=False, requests=requests)
+    if "distinctAttribute" in body:
+        return Constraint(body["distinctAttribute"], distinct=True, requests=requests)
+    raise errors.Rejected(
+        f"constraint {body!r}: allowed is exactly one of matchAttribute, distinctAttribute"
+    )
+
+
+def _parse_configs(entries: list[Json] | None, source: str) -> tuple[OpaqueConfig, ...]:
+    return tuple(
+        OpaqueConfig(
+            driver=entry["opaque"]["driver"],
+            parameters=entry["opaque"]["parameters"],
+            requests=tuple(entry.get("requests") or ()),
+            source=entry.get("source", source),
+        )
+        for entry in entries or ()
+        if entry.get("opaque")
+    )
+
+
+def _format_config(config: OpaqueConfig) -> Json:
+    body: Json = {
+        "source": config.source,
+        "opaque": {"driver": config.driver, "parameters": config.parameters},
+    }
+    if config.requests:
+        body["requests"] = list(config.requests)
+    return body
+
+
+def _parse_result(body: Json) -> Result:
+    known = {"request", "driver", "pool", "device", "adminAccess", "shareID"}
+    return Result(
+        request=body["request"],
+        device=slices.DeviceId(body["driver"], body["pool"], body["device"]),
+        admin_access=bool(body.get("adminAccess")),
+        share_id=body.get("shareID"),
+        extra={key: value for key, value in body.items() if key not in known},
+    )
+
+
+def _format_result(result: Result) -> Json:
+    body: Json = {
+        "request": result.request,
+        "driver": result.device.driver,
+        "pool": result.device.pool,
+        "device": result.device.device,
+    }
+    if result.admin_access:
+        body["adminAccess"] = True
+    if result.share_id is not None:
+        body["shareID"] = result.share_id
+    return body | result.extra

@@ -1,0 +1,112 @@
+"""Kubernetes quantities: parse, compare, format.
+
+Source: `k8s.io/apimachinery/pkg/api/resource`, the serialization format in its package comment.
+"""
+
+import dataclasses
+import enum
+import functools
+import re
+from fractions import Fraction
+
+from dra_driver import errors
+
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_SYNTAX = re.compile(
+    r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))"
+    r"(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)"
+)
+
+
+class Format(enum.Enum):
+    """How a quantity is written: 1Gi, 1G or 1e9."""
+
+    BINARY_SI = "BinarySI"
+    DECIMAL_SI = "DecimalSI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+
+
+@functools.total_ordering
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Quantity:
+    """An exact amount and the way it is written. Equal amounts are equal: `1Gi == 1024Mi`."""
+
+    amount: Fraction
+    format: Format = Format.DECIMAL_SI
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same amount."""
+        return isinstance(other, Quantity) and self.amount == other.amount
+
+    def __lt__(self, other: "Quantity") -> bool:
+        """Whether this is the smaller amount."""
+        return self.amount < other.amount
+
+    def __hash__(self) -> int:
+        """Equal amounts hash alike."""
+        return hash(self.amount)
+
+    def __str__(self) -> str:
+        """The canonical form: no fraction, the largest suffix that allows it."""
+        return _format(self)
+
+    @property
+    def value(self) -> int:
+        """The amount as an integer, rounded up (Go: `Quantity.Value()`)."""
+        return -(-self.amount.numerator // self.amount.denominator)
+
+
+def parse(text: str) -> Quantity:
+    """The quantity that `text` stands for, for example `80Gi`, `500m`, `1e3`.
+
+    Raises:
+        errors.Rejected: the text is no quantity.
+    """
+    match = _SYNTAX.fullmatch(text)
+    if match is None:
+        raise errors.Rejected(
+            f"quantity {text!r} is not a number with an optional suffix: "
+            "write for example 16Gi, 500m, 2 or 1e3"
+        )
+    number, suffix = Fraction(match["number"]), match["suffix"]
+    if suffix in _BINARY:
+        return Quantity(number * 1024 ** _BINARY[suffix], Format.BINARY_SI)
+    if suffix in _DECIMAL:
+        return Quantity(number * Fraction(1000) ** _DECIMAL[suffix], Format.DECIMAL_SI)
+    return Quantity(number * Fraction(10) ** int(suffix[1:]), Format.DECIMAL_EXPONENT)
+
+
+def of_bytes(count: int) -> Quantity:
+    """A number of bytes, written with binary suffixes."""
+    return Quantity(Fraction(count), Format.BINARY_SI)
+
+
+def _format(quantity: Quantity) -> str:
+    amount = quantity.amount
+    if amount == 0:
+        return "0"
+    # Amounts below one, or with a fraction, have no binary form (Go switches to DecimalSI as well).
+    if quantity.format is Format.BINARY_SI and amount.denominator == 1 and abs(amount) >= 1024:
+        whole, power = amount.numerator, 0
+        while whole % 1024 == 0 and power < 6:
+            whole, power = whole // 1024, power + 1
+        return f"{whole}{_suffix(_BINARY, power) if power else ''}"
+    power, scaled = _thousands(amount)
+    if quantity.format is Format.DECIMAL_EXPONENT:
+        return f"{scaled}e{3 * power}" if power else str(scaled)
+    return f"{scaled}{_suffix(_DECIMAL, power)}"
+
+
+def _thousands(amount: Fraction) -> tuple[int, int]:
+    """The largest power of 1000 that leaves a whole number; nano is the finest, rounded up."""
+    for power in range(6, -4, -1):
+        scaled = amount / Fraction(1000) ** power
+        if scaled.denominator == 1:
+            return power, scaled.numerator
+    nano = amount * 1000**3
+    return -3, -(-nano.numerator // nano.denominator)
+
+
+def _suffix(table: dict[str, int], power: int) -> str:
+    return next(suffix for suffix, value in table.items() if value == power)

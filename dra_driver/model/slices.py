@@ -1,0 +1,146 @@
+"""ResourceSlices and the devices in them, as `resource.k8s.io/v1` has them on the wire.
+
+Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NewType
+
+from dra_driver import errors
+from dra_driver.model import quantities
+
+Json = dict[str, Any]
+DeviceName = NewType("DeviceName", str)
+PoolName = NewType("PoolName", str)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Version:
+    """A semantic version attribute, in the text that is published: `580.65.6`."""
+
+    text: str
+
+
+AttributeValue = int | bool | str | Version
+"""A list value (alpha in 1.36) is refused by `parse`: a driver must not publish it yet."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class DeviceId:
+    """What names one device in a cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        """As in messages: driver/pool/device."""
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Device:
+    """A device as published: what can be selected on, and how much of it there is.
+
+    `extra` holds the wire fields that have no attribute here (taints, consumesCounters,
+    allowMultipleAllocations, ...), so that nothing read is lost when written back.
+    """
+
+    name: str
+    attributes: Mapping[str, AttributeValue]
+    capacity: Mapping[str, quantities.Quantity]
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResourceSlice:
+    """One slice of a pool. `name` is empty until the server has given one."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    slice_count: int
+    node_name: str | None
+    devices: tuple[Device, ...]
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Wire fields of `spec` without an attribute here: nodeSelector, sharedCounters, ..."""
+
+
+def parse(body: Json) -> ResourceSlice:
+    """The slice in a `resource.k8s.io/v1` (or v1beta2, the same shape) object."""
+    spec = body["spec"]
+    pool = spec["pool"]
+    known = {"driver", "pool", "nodeName", "devices"}
+    return ResourceSlice(
+        name=body["metadata"].get("name", ""),
+        driver=spec["driver"],
+        pool=pool["name"],
+        generation=pool.get("generation", 0),
+        slice_count=pool["resourceSliceCount"],
+        node_name=spec.get("nodeName"),
+        devices=tuple(parse_device(device) for device in spec.get("devices") or ()),
+        extra={key: value for key, value in spec.items() if key not in known},
+    )
+
+
+def parse_device(body: Json) -> Device:
+    """One entry of `spec.devices`."""
+    known = {"name", "attributes", "capacity"}
+    return Device(
+        name=body["name"],
+        attributes={
+            key: _parse_value(body["name"], key, value)
+            for key, value in (body.get("attributes") or {}).items()
+        },
+        capacity={
+            key: quantities.parse(str(value["value"]))
+            for key, value in (body.get("capacity") or {}).items()
+        },
+        extra={key: value for key, value in body.items() if key not in known},
+    )
+
+
+def format_device(device: Device) -> Json:
+    """The wire form of a device; keys are sorted, so that equal devices give equal bytes."""
+    body: Json = {"name": device.name}
+    if device.attributes:
+        body["attributes"] = {
+            key: format_value(device.attributes[key]) for key in sorted(device.attributes)
+        }
+    if device.capacity:
+        body["capacity"] = {
+            key: {"value": str(device.capacity[key])} for key in sorted(device.capacity)
+        }
+    body.update({key: device.extra[key] for key in sorted(device.extra)})
+    return body
+
+
+def format_value(value: AttributeValue) -> Json:
+    """The wire form of an attribute value: exactly one field, named after the type."""
+    match value:
+        case bool():
+            return {"bool": value}
+        case int():
+            return {"int": value}
+        case Version():
+            return {"version": value.text}
+        case str():
+            return {"string": value}
+
+
+def _parse_value(device: str, key: str, body: Json) -> AttributeValue:
+    match body:
+        case {"bool": bool(value)}:
+            return value
+        case {"int": int(value)}:
+            return value
+        case {"string": str(value)}:
+            return value
+        case {"version": str(value)}:
+            return Version(value)
+    raise errors.Rejected(
+        f"device {device!r}, attribute {key!r}: {body!r} is not supported; "
+        "allowed is exactly one of int, bool, string, version"
+    )

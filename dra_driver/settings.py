@@ -1,0 +1,268 @@
+"""Settings of each app: one frozen object from defaults < file < environment < flags.
+
+A field is one setting: `--node-name` on the command line, `DRA_DRIVER_NODE_NAME` in the
+environment, `nodeName` in the file. Its description is its help text.
+"""
+
+import argparse
+import pathlib
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import pydantic
+from pydantic import Field
+from pydantic.alias_generators import to_camel
+
+from dra_driver import errors
+
+ENVIRONMENT_PREFIX = "DRA_DRIVER_"
+CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
+_SERVICE_VARIABLE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_.*)")
+"""What the kubelet sets for a Service that happens to be called `dra-driver-...`."""
+
+_COMMON_VARIABLES = {"node_name": "NODE_NAME", "kubeconfig": "KUBECONFIG"}
+"""Variables of common use that serve where ours is not set."""
+
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+
+T = TypeVar("T", bound="Settings")
+
+
+class Settings(pydantic.BaseModel):
+    """What all apps have."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    kubeconfig: pathlib.Path | None = Field(
+        None, description="Kubeconfig file. Default: the service account of the pod."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least important level that is logged."
+    )
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="JSON lines, text, or text on a terminal and JSON elsewhere."
+    )
+
+
+class KubeletPlugin(Settings):
+    """Settings of `dra-driver kubelet-plugin`."""
+
+    node_name: Annotated[str, Field(pattern=_DNS_NAME, max_length=253)] = Field(
+        description="Name of the Node object of this machine. Required."
+    )
+    driver_name: Annotated[str, Field(pattern=_DNS_NAME, max_length=63)] = Field(
+        "gpu.nvidia.com",
+        description="Name of the driver, as in DeviceClasses and slices. Another name lets it run "
+        "beside the vendor's driver.",
+    )
+    kubelet_root: pathlib.Path = Field(
+        pathlib.Path("/var/lib/kubelet"), description="The kubelet's --root-dir."
+    )
+    registry_dir: pathlib.Path | None = Field(
+        None,
+        description="Where the kubelet looks for plugins. Default: KUBELET_ROOT/plugins_registry.",
+    )
+    plugin_dir: pathlib.Path | None = Field(
+        None,
+        description="Where the service socket is. Default: KUBELET_ROOT/plugins/DRIVER_NAME.",
+    )
+    state_dir: pathlib.Path | None = Field(
+        None, description="Where prepared claims are remembered. Default: the plugin directory."
+    )
+    cdi_dir: pathlib.Path = Field(
+        pathlib.Path("/var/run/cdi"),
+        description="Where CDI specs are written; the container runtime must look there.",
+    )
+    driver_root: pathlib.Path = Field(
+        pathlib.Path("/"),
+        description="Where the NVIDIA driver is installed on the host: /, or for example "
+        "/run/nvidia/driver or /home/kubernetes/bin/nvidia.",
+    )
+    driver_root_seen: pathlib.Path | None = Field(
+        None, description="The driver root as this process sees it. Default: the same path."
+    )
+    library_dirs: tuple[str, ...] = Field(
+        (),
+        description="Directories under the driver root that hold driver libraries, besides the "
+        "usual ones; separated by commas.",
+    )
+    cdi_hook: pathlib.Path | None = Field(
+        None,
+        description="nvidia-cdi-hook on the host. Default: looked for under the driver root; "
+        "without it libraries are found through the environment.",
+    )
+    sysfs_root: pathlib.Path = Field(pathlib.Path("/sys"), description="Where sysfs is mounted.")
+    boot_id_file: pathlib.Path = Field(
+        pathlib.Path("/proc/sys/kernel/random/boot_id"),
+        description="File whose content changes with each boot of the node.",
+    )
+    rolling_update_uid: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{1,63}$")] | None = Field(
+        None,
+        description="UID of the pod (downward API) when the DaemonSet updates with surge: old and "
+        "new instance then have sockets of their own. Needs Kubernetes 1.33.",
+    )
+    rescan_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        10.0, description="Seconds between looks at the GPUs of the node."
+    )
+    metrics_address: Annotated[str, Field(pattern=r"^(.*:\d{1,5})?$")] = Field(
+        "", description="HOST:PORT to serve Prometheus /metrics at; empty: not served."
+    )
+    simulate_gpus: str | None = Field(
+        None,
+        description="Pretend to have GPUs: MODEL:COUNT[,MODEL:COUNT]..., for example "
+        "h100-80gb-hbm3:8,t4:1. Nothing real is touched.",
+    )
+    simulation_dir: pathlib.Path | None = Field(
+        None,
+        description="Where the state of simulated GPUs is kept. Default: STATE_DIR/simulation.",
+    )
+
+    @pydantic.field_validator("library_dirs", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part for part in value.split(",") if part] if isinstance(value, str) else value
+
+    @property
+    def registry(self) -> pathlib.Path:
+        """The directory of registration sockets."""
+        return self.registry_dir or self.kubelet_root / "plugins_registry"
+
+    @property
+    def plugin(self) -> pathlib.Path:
+        """The directory of the service socket."""
+        return self.plugin_dir or self.kubelet_root / "plugins" / self.driver_name
+
+    @property
+    def state(self) -> pathlib.Path:
+        """The directory of records."""
+        return self.state_dir or self.plugin
+
+    @property
+    def simulation(self) -> pathlib.Path:
+        """The directory of simulated GPUs."""
+        return self.simulation_dir or self.state / "simulation"
+
+    @property
+    def registration_socket(self) -> pathlib.Path:
+        """Named as the Go helper names it."""
+        return self.registry / f"{self.driver_name}{self._instance}-reg.sock"
+
+    @property
+    def service_socket(self) -> pathlib.Path:
+        """Named as the Go helper names it."""
+        return self.plugin / f"dra{self._instance}.sock"
+
+    @property
+    def _instance(self) -> str:
+        return f"-{self.rolling_update_uid}" if self.rolling_update_uid else ""
+
+
+def add_flags(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
+    """Give the parser `--config` and a flag for each setting."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"YAML file with settings, in camelCase. [env: {CONFIG_VARIABLE}]",
+    )
+    for name, field in model.model_fields.items():
+        plain = field.is_required() or field.default in (None, (), "")
+        shown = "" if plain else f" Default: {field.default}."
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            metavar=_metavar(name, field.annotation),
+            dest=name,
+            default=None,
+            help=f"{field.description}{shown} [env: {_variable(name)}]".replace("%", "%%"),
+        )
+
+
+def resolve(
+    model: type[T],
+    *,
+    file: Any = None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, str | None],
+) -> T:
+    """The settings of an app. `file` is the decoded content of the settings file, if there is one.
+
+    Raises:
+        errors.Fatal: a key is unknown, or a value is not allowed; the text names its source.
+    """
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name, value, source in (
+        *_from_file(model, file),
+        *_from_environment(model, environment),
+        *((n, v, f"flag --{n.replace('_', '-')}") for n, v in flags.items() if v is not None),
+    ):
+        values[name], sources[name] = value, source
+    try:
+        return model.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise errors.Fatal("; ".join(_explain(e, sources) for e in error.errors())) from error
+
+
+def _from_file(model: type[Settings], file: Any) -> Iterator[tuple[str, Any, str]]:
+    if file is None:
+        return
+    if not isinstance(file, dict):
+        raise errors.Fatal(f"settings file: a mapping is needed, not {type(file).__name__}")
+    names = {to_camel(name): name for name in model.model_fields}
+    for key, value in file.items():
+        if key not in names:
+            raise errors.Fatal(
+                f"settings file: {key!r} is unknown; known are {', '.join(sorted(names))}"
+            )
+        yield names[key], value, f"{key} in the settings file"
+
+
+def _from_environment(
+    model: type[Settings], environment: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    for name, variable in _COMMON_VARIABLES.items():
+        if name in model.model_fields and environment.get(variable):
+            yield name, environment[variable], f"environment variable {variable}"
+    known = {_variable(name): name for name in model.model_fields}
+    for variable, value in sorted(environment.items()):
+        if variable in known:
+            yield known[variable], value, f"environment variable {variable}"
+        elif (
+            variable.startswith(ENVIRONMENT_PREFIX)
+            and variable != CONFIG_VARIABLE
+            and not _SERVICE_VARIABLE.fullmatch(variable)
+        ):
+            raise errors.Fatal(
+                f"environment variable {variable} is unknown; "
+                f"known are {', '.join(sorted({*known, CONFIG_VARIABLE}))}"
+            )
+
+
+def _explain(error: Any, sources: Mapping[str, str]) -> str:
+    name = str(error["loc"][0]).replace("-", "_")
+    name = next((field for field in sources if name in (field, to_camel(field))), name)
+    if error["type"] == "missing":
+        snake = re.sub(r"([A-Z])", lambda match: "_" + match[1].lower(), name)
+        return f"{snake} is not set: give --{snake.replace('_', '-')} or {_variable(snake)}"
+    return f"{sources.get(name, name)}: {error['input']!r}: {error['msg']}"
+
+
+def _variable(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+def _metavar(name: str, annotation: Any) -> str:
+    for kind in (annotation, *typing.get_args(annotation)):
+        if typing.get_origin(kind) is Literal:
+            return "|".join(typing.get_args(kind))
+        if kind is pathlib.Path:
+            return "FILE" if name.endswith(("file", "config", "hook")) else "DIR"
+        if kind is float:
+            return "SECONDS"
+    return {"metrics_address": "HOST:PORT", "simulate_gpus": "SPEC"}.get(
+        name, name.rpartition("_")[2].upper()
+    )

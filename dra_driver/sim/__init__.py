@@ -1,0 +1,1 @@
+"""The embedded cluster: real protocols around pretended silicon and containers."""

@@ -1,0 +1,154 @@
+"""Logs and metrics: set-up, and the metrics that the apps record.
+
+A log line is one event with fields. What belongs to a request (claim namespace, name, uid) is bound
+once with `bound` and is then on every line of that thread.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TextIO
+
+import prometheus_client
+import structlog
+
+Logger = structlog.typing.FilteringBoundLogger
+LogFormat = Literal["auto", "console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_LEVELS: Mapping[LogLevel, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 45)
+"""Buckets up to 45 s, where the kubelet gives a call up."""
+
+
+def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
+    """Set logging up for the process: JSON lines, or text for a person at a terminal."""
+    out = stream or sys.stderr
+    console = log_format == "console" or (log_format == "auto" and out.isatty())
+    renderers: list[Any] = (
+        [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        if console
+        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            *renderers,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=False,
+    )
+
+
+def logger(component: str) -> Logger:
+    """A logger whose lines name the component."""
+    log: Logger = structlog.get_logger(component=component)
+    return log
+
+
+@contextlib.contextmanager
+def bound(**fields: str) -> Iterator[None]:
+    """Put the fields on every line that this thread logs inside the block."""
+    with structlog.contextvars.bound_contextvars(**fields):
+        yield
+
+
+class Metrics:
+    """The driver's metrics, in a registry of their own."""
+
+    def __init__(self, driver_name: str, node_name: str) -> None:
+        """Series that can be known beforehand exist from the start, at zero."""
+        self.registry = prometheus_client.CollectorRegistry()
+        self._constant = {"driver": driver_name, "node": node_name}
+        constant = list(self._constant)
+        self._calls = prometheus_client.Counter(
+            "dra_driver_calls_total",
+            "Claims handled, by operation and outcome (ok, error).",
+            [*constant, "operation", "outcome"],
+            registry=self.registry,
+        )
+        self._seconds = prometheus_client.Histogram(
+            "dra_driver_call_duration_seconds",
+            "Time that one claim took, by operation.",
+            [*constant, "operation"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._in_flight = prometheus_client.Gauge(
+            "dra_driver_calls_in_flight",
+            "Claims being handled now, by operation.",
+            [*constant, "operation"],
+            registry=self.registry,
+        )
+        self._prepared = prometheus_client.Gauge(
+            "dra_driver_prepared_devices",
+            "Devices prepared for claims, by type.",
+            [*constant, "type"],
+            registry=self.registry,
+        )
+        self._publish_errors = prometheus_client.Counter(
+            "dra_driver_publish_errors_total",
+            "Failed attempts to publish ResourceSlices.",
+            constant,
+            registry=self.registry,
+        )
+        self._publish_errors.labels(**self._constant)
+        self._prepared.labels(**self._constant, type="gpu")
+        for operation in ("prepare", "unprepare"):
+            self._seconds.labels(**self._constant, operation=operation)
+            self._in_flight.labels(**self._constant, operation=operation)
+            for outcome in ("ok", "error"):
+                self._calls.labels(**self._constant, operation=operation, outcome=outcome)
+
+    @contextlib.contextmanager
+    def call(self, operation: str) -> Iterator[None]:
+        """Count and time the handling of one claim; an exception makes it an error."""
+        start = time.perf_counter()
+        outcome = "error"
+        in_flight = self._in_flight.labels(**self._constant, operation=operation)
+        in_flight.inc()
+        try:
+            yield
+            outcome = "ok"
+        finally:
+            in_flight.dec()
+            self._seconds.labels(**self._constant, operation=operation).observe(
+                time.perf_counter() - start
+            )
+            self._calls.labels(**self._constant, operation=operation, outcome=outcome).inc()
+
+    def prepared(self, count: int) -> None:
+        """How many GPUs are prepared for claims now."""
+        self._prepared.labels(**self._constant, type="gpu").set(count)
+
+    def publish_error(self) -> None:
+        """An attempt to publish failed."""
+        self._publish_errors.labels(**self._constant).inc()
+
+    def serve(self, host: str, port: int) -> "MetricsServer":
+        """Serve `/metrics` in Prometheus text format."""
+        server, thread = prometheus_client.start_http_server(port, host, self.registry)
+        return MetricsServer(server, thread)
+
+
+class MetricsServer:
+    """A running `/metrics` endpoint."""
+
+    def __init__(self, server: Any, thread: Any) -> None:
+        self._server = server
+        self._thread = thread
+
+    @property
+    def port(self) -> int:
+        """The port that is served."""
+        return int(self._server.server_port)
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
