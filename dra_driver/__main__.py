@@ -1,6 +1,6 @@
 """`python -m dra_driver` is `dra-driver`."""
 
-from dra_driver import cli
+from dra_driver.cli import main
 
 if __name__ == "__main__":
-    cli.main()
+    main()

@@ -94,7 +94,7 @@ class Server:
         )
         self._identity: tuple[int, int] | None = None
 
-    def add(self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
+    def add(self, service: str, handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]") -> None:
         """Serve the methods of a service, by their proto names."""
         generic = grpc.method_handlers_generic_handler(service, dict(handlers))
         self._server.add_generic_rpc_handlers((generic,))
@@ -169,7 +169,7 @@ def dra_server(path: pathlib.Path, handler: Handler) -> Server:
 
 def _dra(
     handler: Handler, messages: dra_protocol.Messages
-) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
     def prepare(request: Any, context: grpc.ServicerContext) -> Any:
         answers = handler.prepare(_refs(request), _seconds(context))
         response = messages.NodePrepareResourcesResponse()
@@ -195,7 +195,7 @@ def _dra(
 
 def _unary(
     method: Callable[[Any, grpc.ServicerContext], Any], request: Any
-) -> grpc.RpcMethodHandler[Any, Any]:
+) -> "grpc.RpcMethodHandler[Any, Any]":
     return grpc.unary_unary_rpc_method_handler(
         method,
         request_deserializer=request.FromString,

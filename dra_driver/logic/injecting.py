@@ -53,8 +53,8 @@ def _library_mounts(files: driver.DriverFiles) -> list[cdi.Mount]:
 
 
 def _program(item: driver.HostFile, files: driver.DriverFiles) -> cdi.Mount:
-    place = item.path if files.cdi_hook else f"{BINARY_DIR}/{item.path.rpartition("/")[2]}"
-    return cdi.Mount(item.host_path, place)
+    name = item.path.rpartition("/")[2]
+    return cdi.Mount(item.host_path, item.path if files.cdi_hook else f"{BINARY_DIR}/{name}")
 
 
 def _hooks(files: driver.DriverFiles) -> tuple[cdi.Hook, ...]:

@@ -1,0 +1,71 @@
+"""What the return codes of NVML mean for the driver, and what to do about them."""
+
+import enum
+from typing import Any
+
+
+class Code(enum.IntEnum):
+    """The NVML return codes that decide something here (nvml.h, `nvmlReturn_t`)."""
+
+    UNINITIALIZED = 1
+    INVALID_ARGUMENT = 2
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    NOT_FOUND = 6
+    DRIVER_NOT_LOADED = 9
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    RESET_REQUIRED = 16
+    OPERATING_SYSTEM = 17
+    LIB_RM_VERSION_MISMATCH = 18
+    NO_DATA = 21
+    ARGUMENT_VERSION_MISMATCH = 25
+    DEPRECATED = 26
+    UNKNOWN = 999
+
+
+NO_SUCH_FACT = frozenset(
+    {
+        Code.INVALID_ARGUMENT,
+        Code.NOT_SUPPORTED,
+        Code.NO_PERMISSION,
+        Code.NOT_FOUND,
+        Code.FUNCTION_NOT_FOUND,
+        Code.NO_DATA,
+        Code.ARGUMENT_VERSION_MISMATCH,
+        Code.DEPRECATED,
+        Code.UNKNOWN,
+    }
+)
+"""Answers that say: this GPU or driver does not have this fact. Any other is the GPU failing."""
+
+DRIVER_IS_GONE = frozenset(
+    {
+        Code.UNINITIALIZED,
+        Code.DRIVER_NOT_LOADED,
+        Code.LIBRARY_NOT_FOUND,
+        Code.LIB_RM_VERSION_MISMATCH,
+    }
+)
+"""Answers that are about the driver, whichever GPU was asked."""
+
+_REMEDIES = {
+    Code.UNINITIALIZED: "NVML was shut down by someone else in this process; it is opened again",
+    Code.NO_PERMISSION: "run the plugin privileged, so that it may open /dev/nvidiactl",
+    Code.DRIVER_NOT_LOADED: "load the kernel module (modprobe nvidia) or wait for the driver pod",
+    Code.LIBRARY_NOT_FOUND: "install the NVIDIA driver or set the driver root to where it is",
+    Code.GPU_IS_LOST: "look for Xid messages in the kernel log; reset the GPU or reboot the node",
+    Code.RESET_REQUIRED: "stop its users and run nvidia-smi --gpu-reset, or reboot the node",
+    Code.OPERATING_SYSTEM: "allow /dev/nvidia* in the device cgroup of the plugin's container",
+    Code.LIB_RM_VERSION_MISMATCH: (
+        "the driver was replaced under a running system: reload the kernel module or reboot, "
+        "then restart the plugin, which still has the old library loaded"
+    ),
+}
+
+
+def describe(error: Any) -> str:
+    """An `NVMLError` as text: its code, what NVML says, and what to do."""
+    remedy = _REMEDIES.get(error.value)
+    return f"NVML error {error.value} ({error})" + (f": {remedy}" if remedy else "")

@@ -1,0 +1,178 @@
+"""How one GPU is read through NVML. `library` is `pynvml` or an object with its functions."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dra_driver import errors
+from dra_driver.adapters import nvml_codes
+from dra_driver.model import devices
+
+T = TypeVar("T")
+
+_PCI_ADDRESS = re.compile(
+    r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<slot>[0-9a-f]{2})\.(?P<function>[0-7])"
+)
+
+# go-nvlib's texts of nvmlBrandType_t, nvmlDeviceArchitecture_t and the addressing modes: what the
+# peer publishes, and so what users select on.
+_BRANDS = {
+    0: "Unknown",
+    1: "Quadro",
+    2: "Tesla",
+    3: "NVS",
+    4: "Grid",
+    5: "GeForce",
+    6: "Titan",
+    7: "NvidiaVApps",
+    8: "NvidiaVPC",
+    9: "NvidiaVCS",
+    10: "NvidiaVWS",
+    11: "NvidiaCloudGaming",
+    12: "QuadroRTX",
+    13: "NvidiaRTX",
+    14: "Nvidia",
+    15: "GeForceRTX",
+    16: "TitanRTX",
+}
+_ARCHITECTURES = {
+    2: "Kepler",
+    3: "Maxwell",
+    4: "Pascal",
+    5: "Volta",
+    6: "Turing",
+    7: "Ampere",
+    8: "Ada Lovelace",
+    9: "Hopper",
+    10: "Blackwell",
+    13: "Rubin",
+    0xFFFFFFFF: "Unknown",
+}
+_ADDRESSING_MODES = {0: "None", 1: "HMM", 2: "ATS"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class System:
+    """What is the same for every GPU of a node."""
+
+    driver_version: str | None
+    cuda_driver_version: tuple[int, int] | None
+
+
+class _Reader:
+    """Calls functions of the library with fixed arguments."""
+
+    def __init__(self, library: Any, *arguments: Any) -> None:
+        self._library = library
+        self._arguments = arguments
+
+    def required(self, function: str) -> Any:
+        """The answer; any error is raised."""
+        return getattr(self._library, function)(*self._arguments)
+
+    def optional(self, function: str) -> Any:
+        """The answer, or None if there is no such fact. Other errors are raised."""
+        if not hasattr(self._library, function):
+            return None
+        try:
+            return self.required(function)
+        except self._library.NVMLError as error:
+            if error.value not in nvml_codes.NO_SUCH_FACT:
+                raise
+        return None
+
+    def glimpse(self, function: str, convert: Callable[[Any], T]) -> T | None:
+        """The answer, or None after any error: for what is told about a GPU that fails."""
+        try:
+            return convert(self.required(function))
+        except (self._library.NVMLError, UnicodeDecodeError, errors.Rejected):
+            return None
+
+    def mig(self) -> tuple[bool | None, bool | None]:
+        """Whether the GPU can be partitioned and is in MIG mode now; None for what is unknown."""
+        try:
+            current, _pending = self.required("nvmlDeviceGetMigMode")
+        except self._library.NVMLError as error:
+            if error.value in {nvml_codes.Code.NOT_SUPPORTED, nvml_codes.Code.FUNCTION_NOT_FOUND}:
+                return False, False
+            if error.value in nvml_codes.NO_SUCH_FACT:
+                return None, None
+            raise
+        return True, current == 1
+
+
+def read_system(library: Any) -> System:
+    """The versions of the driver and of the newest CUDA that it serves."""
+    reader = _Reader(library)
+    version = reader.optional("nvmlSystemGetDriverVersion")
+    cuda = reader.optional("nvmlSystemGetCudaDriverVersion")
+    return System(
+        driver_version=None if version is None else _text(version),
+        cuda_driver_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
+    )
+
+
+def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.Gpu:
+    """The GPU with this handle; what sysfs knows of it is not filled in.
+
+    Raises:
+        library.NVMLError: the GPU or the driver fails.
+        errors.Rejected, UnicodeDecodeError: an answer makes no sense.
+    """
+    reader = _Reader(library, handle)
+    memory = reader.optional("nvmlDeviceGetMemoryInfo")
+    capability = reader.optional("nvmlDeviceGetCudaComputeCapability")
+    mig_capable, mig_enabled = reader.mig()
+    return devices.Gpu(
+        index=index,
+        minor=reader.required("nvmlDeviceGetMinorNumber"),
+        uuid=_uuid(reader.required("nvmlDeviceGetUUID")),
+        product_name=_text(reader.required("nvmlDeviceGetName")),
+        pci_address=_pci_address(reader.required("nvmlDeviceGetPciInfo")),
+        brand=_BRANDS.get(reader.optional("nvmlDeviceGetBrand")),
+        architecture=_ARCHITECTURES.get(reader.optional("nvmlDeviceGetArchitecture")),
+        compute_capability=None if capability is None else (capability[0], capability[1]),
+        memory_bytes=None if memory is None else memory.total,
+        driver_version=system.driver_version,
+        cuda_driver_version=system.cuda_driver_version,
+        addressing_mode=_ADDRESSING_MODES.get(reader.optional("nvmlDeviceGetAddressingMode")),
+        mig_capable=mig_capable,
+        mig_enabled=mig_enabled,
+    )
+
+
+def failure(library: Any, index: int, handle: Any, reason: str) -> devices.GpuFailure:
+    """What is known of a GPU that does not answer. `handle` is None if there was not even that."""
+    if handle is None:
+        return devices.GpuFailure(index, None, None, reason)
+    reader = _Reader(library, handle)
+    return devices.GpuFailure(
+        index=index,
+        uuid=reader.glimpse("nvmlDeviceGetUUID", _uuid),
+        pci_address=reader.glimpse("nvmlDeviceGetPciInfo", _pci_address),
+        reason=reason,
+    )
+
+
+def _pci_address(info: Any) -> devices.PciAddress:
+    """The address as sysfs writes it: lower case, and a domain of 4 digits where that is enough.
+
+    Raises:
+        errors.Rejected: it is no PCI address.
+    """
+    text = _text(info.busId).lower()
+    match = _PCI_ADDRESS.fullmatch(text)
+    if match is None:
+        raise errors.Rejected(f"PCI bus id {text!r}: expected the form 00000000:00:00.0")
+    domain = f"{int(match['domain'], 16):04x}"
+    return devices.PciAddress(f"{domain}:{match['bus']}:{match['slot']}.{match['function']}")
+
+
+def _uuid(value: str | bytes) -> devices.GpuUuid:
+    return devices.GpuUuid(_text(value))
+
+
+def _text(value: str | bytes) -> str:
+    """Versions of nvidia-ml-py differ in whether they decode."""
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,88 @@
+"""What a GPU looks like in a ResourceSlice: names, types and absences as the peer's.
+
+Names without a domain belong to the driver that publishes them. NUMA is one of these: Kubernetes
+1.36 has no standard name for it.
+"""
+
+import re
+
+from dra_driver.model import devices, quantities, slices, versions
+
+PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+
+MAX_VALUE_LENGTH = 64
+"""Bytes that the API server accepts in a string or version attribute; it refuses the whole slice
+for one that is longer (`DeviceAttributeMaxValueLength`)."""
+
+_MPS_SINCE = (3, 5)
+_TIME_SLICE_SINCE = (7, 0)
+_DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+
+
+def device(gpu: devices.Gpu) -> slices.Device:
+    """The whole GPU as a device. A fact that is not known is left out, and so is one too long."""
+    candidates: dict[str, slices.AttributeValue | None] = {
+        "type": "gpu",
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "minor": gpu.minor,
+        "productName": gpu.product_name,
+        "brand": gpu.brand,
+        "architecture": gpu.architecture,
+        "cudaComputeCapability": _version(gpu.compute_capability),
+        "cudaDriverVersion": _version(gpu.cuda_driver_version),
+        "driverVersion": driver_version(gpu.driver_version),
+        "addressingMode": gpu.addressing_mode,
+        "numaNode": gpu.numa_node,
+        PCI_BUS_ID: gpu.pci_address,
+        PCIE_ROOT: gpu.pcie_root,
+        "migCapable": gpu.mig_capable,
+        "mpsCapable": _since(_MPS_SINCE, gpu.compute_capability),
+        "timeSliceCapable": _since(_TIME_SLICE_SINCE, gpu.compute_capability),
+    }
+    capacity = {}
+    if gpu.memory_bytes is not None:
+        capacity["memory"] = quantities.of_bytes(gpu.memory_bytes)
+    return slices.Device(
+        name=devices.gpu_device_name(gpu.minor),
+        attributes={
+            name: value
+            for name, value in candidates.items()
+            if value is not None and _length(value) <= MAX_VALUE_LENGTH
+        },
+        capacity=capacity,
+    )
+
+
+def driver_version(text: str | None) -> slices.Version | None:
+    """The NVIDIA driver's version as a semantic one: `580.65.06` is `580.65.6`.
+
+    Two numbers get a third. Anything else is no version that can be compared, hence None.
+    """
+    if text is None or not _DRIVER_VERSION.fullmatch(text):
+        return None
+    return slices.Version(versions.normalize(text))
+
+
+def _version(parts: tuple[int, int] | None) -> slices.Version | None:
+    return None if parts is None else slices.Version(f"{parts[0]}.{parts[1]}.0")
+
+
+def _since(least: tuple[int, int], capability: tuple[int, int] | None) -> bool | None:
+    """Whether a feature is there: MPS from compute capability 3.5 on, time slices from 7.0 on.
+
+    The bounds are those of NVIDIA's comparison of concurrency mechanisms. Older cards switch
+    between processes too, but their slices cannot be set (`nvidia-smi compute-policy` fails).
+    """
+    return None if capability is None else capability >= least
+
+
+def _length(value: slices.AttributeValue) -> int:
+    match value:
+        case slices.Version(text=text):
+            return len(text.encode())
+        case str():
+            return len(value.encode())
+        case _:
+            return 0
