@@ -46,7 +46,84 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings.add_flags(plugin, settings.KubeletPlugin)
     plugin.set_defaults(run=_kubelet_plugin)
+    _add_demo(commands)
     return parser
+
+
+def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="run pods with simulated GPUs in an embedded cluster, and show what they get",
+        description="Start an embedded cluster (API server, scheduler, kubelets, the real driver "
+        "on simulated GPUs), apply manifests, and show what each pod gets. The exit status is 0 "
+        "only if each pod became what its annotation demo.dra-driver/expect says: Running (the "
+        "default) or Unschedulable.",
+        allow_abbrev=False,
+    )
+    demo.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        default=[],
+        type=pathlib.Path,
+        metavar="FILE",
+        help="manifest, or folder of manifests; may be repeated. Default: demo/quickstart",
+    )
+    demo.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="NAME=MODEL:COUNT[,MODEL:COUNT]...",
+        help="a node and its simulated GPUs; may be repeated. Default: three nodes with A100, "
+        "H100, and T4 with V100",
+    )
+    demo.add_argument(
+        "--keep", action="store_true", help="leave the cluster running until Ctrl-C, for kubectl"
+    )
+    demo.add_argument("--output", choices=("table", "json"), default="table")
+    demo.add_argument(
+        "--runtime",
+        choices=("pretended", "podman"),
+        default="pretended",
+        help="pretended: containers are not run, their nvidia-smi is; podman: containers are run "
+        "(root and podman >= 4.1 with runc are needed)",
+    )
+    demo.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long pods may take. Default: 60",
+    )
+    demo.set_defaults(run=_demo)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    telemetry.configure(level="error", log_format="console")
+    try:
+        from dra_driver.sim import demo  # noqa: PLC0415 - needs what a node does not have
+    except ModuleNotFoundError as error:
+        raise errors.Fatal(
+            f"the embedded cluster needs {error.name}: pip install 'dra-driver[sim]'"
+        ) from error
+    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+
+    asked = demo.Options(
+        files=tuple(options.file),
+        nodes=tuple(demo.parse_node(text) for text in options.node) or demo.DEFAULT_NODES,
+        keep=options.keep,
+        output=options.output,
+        runtime=options.runtime,
+        timeout=options.timeout,
+    )
+    return demo.run(asked, _stop_on_signals(), terminal.Terminal())
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def _kubelet_plugin(options: argparse.Namespace) -> int:
@@ -54,12 +131,9 @@ def _kubelet_plugin(options: argparse.Namespace) -> int:
     telemetry.configure(level=config.log_level, log_format=config.log_format)
     from dra_driver.apps import kubelet_plugin  # noqa: PLC0415 - only what a command needs
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     kubelet_plugin.KubeletPlugin(
         config, lambda: _hardware(config), user_agent=f"dra-driver/{VERSION} kubelet-plugin"
-    ).run(stop)
+    ).run(_stop_on_signals())
     return 0
 
 

@@ -22,10 +22,13 @@ class Instances:
         """
         self._directory = directory
         self._name = f"{_PREFIX}{time.time_ns():020d}-{os.getpid()}"
+        # An instance that sees the file unlocked takes it for a dead one's: it is locked first.
+        hidden = directory / f".{self._name}"
         self._descriptor = os.open(
-            directory / self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+            hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        hidden.rename(directory / self._name)
 
     def is_newest(self) -> bool:
         """Whether no live instance started after this one. Files of dead ones are cleared away."""
@@ -47,7 +50,8 @@ class Instances:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that two that look at once do not take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         else:

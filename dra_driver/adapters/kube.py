@@ -173,13 +173,20 @@ class Client:
         """Close idle connections."""
         self._pool.clear()
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Json:
-        """One object."""
-        return self._call("GET", resource.path(namespace, name))
+    def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> Json:
+        """One object, within `timeout` seconds."""
+        return self._call("GET", resource.path(namespace, name), timeout=timeout)
 
-    def get_path(self, path: str) -> Json:
+    def get_path(self, path: str, *, timeout: float = REQUEST_TIMEOUT) -> Json:
         """What a path that is no object answers, for example `/version` or `/apis/GROUP`."""
-        return self._call("GET", path)
+        return self._call("GET", path, timeout=timeout)
 
     def list(
         self,
@@ -288,8 +295,11 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Body | None = None,
         content_type: str = "application/json",
+        timeout: float = REQUEST_TIMEOUT,
     ) -> Json:
-        response = self._request(method, path, query=query, body=body, content_type=content_type)
+        response = self._request(
+            method, path, query=query, body=body, content_type=content_type, read_timeout=timeout
+        )
         document = _status(response)
         if response.status >= 400:
             raise _error(f"{method} {path}", response.status, document)
@@ -317,21 +327,35 @@ class Client:
                 url,
                 headers=headers,
                 body=None if body is None else json.dumps(body).encode(),
-                timeout=urllib3.Timeout(connect=REQUEST_TIMEOUT, read=read_timeout),
+                timeout=urllib3.Timeout(
+                    connect=min(REQUEST_TIMEOUT, read_timeout), read=read_timeout
+                ),
                 preload_content=False,
                 # A kept-alive connection that the server closed meanwhile is tried once more;
                 # only a request that changes nothing may be sent twice.
-                retries=urllib3.Retry(1, allowed_methods={"GET"}, raise_on_status=False),
+                retries=_OnceMore(1, allowed_methods={"GET"}, raise_on_status=False),
             )
         except urllib3.exceptions.HTTPError as error:
             raise Unavailable(f"{method} {path}", 0, "no answer", str(error)) from error
         return response
 
 
-def served_versions(client: Client, group: str) -> tuple[str, ...]:
+class _OnceMore(urllib3.Retry):
+    """Retries what broke, but not what took too long: the time is up then."""
+
+    def increment(self, *arguments: Any, error: Any = None, **options: Any) -> urllib3.Retry:
+        """The retries that are left; raises the error where there are none."""
+        if isinstance(error, urllib3.exceptions.TimeoutError):
+            raise error
+        return super().increment(*arguments, error=error, **options)
+
+
+def served_versions(
+    client: Client, group: str, *, timeout: float = REQUEST_TIMEOUT
+) -> tuple[str, ...]:
     """The versions of an API group that the server offers; empty where the group is absent."""
     try:
-        body = client.get_path(f"/apis/{group}")
+        body = client.get_path(f"/apis/{group}", timeout=timeout)
     except NotFound:
         return ()
     return tuple(item["version"] for item in body.get("versions") or ())

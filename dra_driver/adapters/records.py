@@ -48,7 +48,10 @@ class Records:
         Raises:
             errors.Rejected: its file is damaged.
         """
-        text = files.read(self._path(uid))
+        try:
+            text = files.read(self._path(uid))
+        except UnicodeDecodeError as error:
+            raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
         return None if text is None else prepared.decode(text)
 
     def contents(self) -> Contents:
@@ -98,7 +101,7 @@ class Records:
             return
         try:
             record = self.get(uid)
-        except (errors.Rejected, UnicodeDecodeError) as error:
+        except errors.Rejected as error:
             into[uid] = signature, str(error)
         else:
             if record is not None:

@@ -12,6 +12,8 @@ from dra_driver.model import claims
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 2.0
 """Seconds between tries: first, and longest after doubling."""
+LAST_TRY = 0.5
+"""Seconds for a request when the time is up already: other claims of the call may have used it."""
 
 
 class ApiClaims:
@@ -31,7 +33,10 @@ class ApiClaims:
         backoff = FIRST_BACKOFF
         while True:
             try:
-                body = self._client.get(self._claims(), ref.name, ref.namespace)
+                resource = self._claims(_timeout(deadline))
+                body = self._client.get(
+                    resource, ref.name, ref.namespace, timeout=_timeout(deadline)
+                )
                 return claims.parse_outcome(body)
             except kube.NotFound:
                 return None
@@ -48,14 +53,18 @@ class ApiClaims:
         Raises:
             errors.DriverError: the list is not to be had now.
         """
-        items, _ = self._client.list(self._claims())
+        items, _ = self._client.list(self._claims(kube.REQUEST_TIMEOUT))
         return [claims.parse_outcome(item) for item in items]
 
-    def _claims(self) -> kube.Resource:
+    def _claims(self, timeout: float) -> kube.Resource:
         if self._resource is None:
-            served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
+            served = kube.served_versions(self._client, kube.RESOURCE_GROUP, timeout=timeout)
             version = next((v for v in publishing.API_VERSIONS if v in served), None)
             if version is None:
                 raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
             self._resource = dataclasses.replace(kube.CLAIMS, version=version)
         return self._resource
+
+
+def _timeout(deadline: float) -> float:
+    return min(max(deadline - time.monotonic(), LAST_TRY), kube.REQUEST_TIMEOUT)

@@ -89,7 +89,10 @@ class Inventory:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception:  # noqa: BLE001 - a thread that ends would see no GPU ever again
+                self._log.exception("looking for GPUs failed unexpectedly")
             self._stop.wait(self._interval)
 
     def _see(self, before: Snapshot) -> Snapshot:

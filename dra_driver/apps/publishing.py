@@ -87,11 +87,8 @@ class Publisher:
         last_write = 0.0
         while not self._stop.is_set():
             self._wake.clear()
-            try:
-                self._connect()
-                wrote = self._reconcile()
-            except (kube.ApiError, errors.Retryable) as error:
-                self._failed(error, backoff)
+            wrote = self._attempt(backoff)
+            if wrote is None:
                 self._wait(backoff)
                 backoff = min(backoff * 2, LAST_BACKOFF)
                 continue
@@ -108,9 +105,18 @@ class Publisher:
     def _wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
 
-    def _failed(self, error: errors.DriverError, backoff: float) -> None:
+    def _attempt(self, backoff: float) -> bool | None:
+        """Whether anything had to be written; None where it failed."""
+        try:
+            self._connect()
+            return self._reconcile()
+        except (kube.ApiError, errors.Retryable) as error:
+            reason = str(error)
+            self._log.warning("ResourceSlices not published", reason=reason, retry_seconds=backoff)
+        except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
+            self._log.exception("publishing failed unexpectedly", retry_seconds=backoff)
         self._on_error()
-        self._log.warning("ResourceSlices not published", reason=str(error), retry_seconds=backoff)
+        return None
 
     def _connect(self) -> None:
         """Learn the API version and the node's UID, and begin to watch the slices: once."""
@@ -125,10 +131,7 @@ class Publisher:
                 f"{', '.join(publishing.API_VERSIONS)}. Before Kubernetes 1.34, enable the API "
                 "(--runtime-config) and the feature gate DynamicResourceAllocation"
             )
-        node = self._client.get(kube.NODES, self._identity.node_name)
-        self._owner = publishing.Owner(
-            self._identity.driver_name, self._identity.node_name, node["metadata"]["uid"]
-        )
+        self._owner = self._read_owner()
         self._version = version
         self._informer = informer.Informer(
             self._client,
@@ -140,6 +143,11 @@ class Publisher:
         )
         self._informer.start()
         self._log.info("publishing", api_version=version)
+
+    def _read_owner(self) -> publishing.Owner:
+        identity = self._identity
+        node = self._client.get(kube.NODES, identity.node_name)
+        return publishing.Owner(identity.driver_name, identity.node_name, node["metadata"]["uid"])
 
     @property
     def _resource(self) -> kube.Resource:
@@ -161,9 +169,13 @@ class Publisher:
         wanted = self._wanted(_devices(existing))
         if wanted is None or not self._may_publish():
             return False
-        changes = publishing.reconcile(
-            self._owner, publishing.contents(wanted), existing, self._accepted
-        )
+        desired = publishing.contents(wanted)
+        changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
+        if changes.create:
+            # Slices may be gone because their Node was made anew: with the old UID they would be
+            # collected at once.
+            self._owner = self._read_owner()
+            changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
         self._write(changes)
         self._published.set()
         return bool(changes)
@@ -211,8 +223,10 @@ class Publisher:
 
 
 def _devices(existing: Sequence[publishing.Json]) -> list[slices.Device]:
-    return [
-        slices.parse_device(device)
-        for body in existing
-        for device in body["spec"].get("devices") or ()
-    ]
+    """The published devices; what this version of the driver cannot read, it did not publish."""
+    found = []
+    for body in existing:
+        for device in body["spec"].get("devices") or ():
+            with contextlib.suppress(errors.Rejected):
+                found.append(slices.parse_device(device))
+    return found

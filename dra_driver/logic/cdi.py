@@ -83,10 +83,10 @@ def claim_uid(driver_name: str, name: str) -> str | None:
 def device_names(uid: str, text: str) -> tuple[str, ...]:
     """The devices in the text of a claim's spec file; none where it is damaged."""
     try:
-        names = [device["name"] for device in json.loads(text)["devices"]]
-    except (ValueError, KeyError, TypeError):
+        devices = json.loads(text)["devices"]
+        return tuple(device["name"].removeprefix(f"{uid}-") for device in devices)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return ()
-    return tuple(name.removeprefix(f"{uid}-") for name in names)
 
 
 def spec(driver_name: str, uid: claims.ClaimUid | str, injection: Injection) -> str:

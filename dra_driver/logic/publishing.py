@@ -77,8 +77,9 @@ def reconcile(
     that the server cut when it was written (`fingerprint` of it), what the server made of it:
     the same again is no difference.
     """
-    matched, obsolete = _match(owner, desired, existing)
-    generation = max((_generation(body) for body in matched.values()), default=0)
+    own = sorted(existing, key=lambda body: str(body["metadata"]["name"]))
+    generation = max((_generation(b) for b in own if _pool(b) == owner.pool), default=0)
+    matched, obsolete = _match(owner, desired, own, generation)
     changed = {
         index
         for index, body in matched.items()
@@ -93,7 +94,7 @@ def reconcile(
     else:
         updates = sorted(changed)
     spec = {
-        index: _spec(owner, desired[index], max(generation, 1), len(desired))
+        index: _spec(owner, desired[index], generation, len(desired))
         for index in [*updates, *missing]
     }
     return Changes(
@@ -140,20 +141,16 @@ def from_version(body: Json, version: str) -> Json:
 
 
 def _match(
-    owner: Owner, desired: Sequence[Json], existing: Iterable[Json]
+    owner: Owner, desired: Sequence[Json], own: Iterable[Json], newest: int
 ) -> tuple[dict[int, Json], list[Json]]:
-    """Existing slices by their index, and those that serve no longer."""
-    own = sorted(existing, key=lambda body: str(body["metadata"]["name"]))
-    newest = max(
-        (_generation(body) for body in own if body["spec"]["pool"]["name"] == owner.pool), default=0
-    )
+    """Slices of generation `newest` by their index, and those that serve no longer."""
     matched: dict[int, Json] = {}
     obsolete: list[Json] = []
     for body in own:
         found = _INDEX.match(body["metadata"]["name"])
         index = int(found[1], 16) if found else len(desired)
         if (
-            body["spec"]["pool"]["name"] == owner.pool
+            _pool(body) == owner.pool
             and _generation(body) == newest
             and index < len(desired)
             and index not in matched
@@ -162,6 +159,10 @@ def _match(
         else:
             obsolete.append(body)
     return matched, obsolete
+
+
+def _pool(body: Json) -> str:
+    return str(body["spec"]["pool"]["name"])
 
 
 def _generation(body: Json) -> int:

@@ -15,8 +15,12 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _SYNTAX = re.compile(
     r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))"
-    r"(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d+)"
+    r"(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?\d{1,3})",
+    re.ASCII,
 )
+_LONGEST = 64
+"""Characters, and digits of an exponent above: computing with longer numbers takes long."""
+_LARGEST_BINARY = Fraction(2**63 - 1)
 
 
 class Format(enum.Enum):
@@ -53,17 +57,20 @@ class Quantity:
 
     @property
     def value(self) -> int:
-        """The amount as an integer, rounded up (Go: `Quantity.Value()`)."""
-        return -(-self.amount.numerator // self.amount.denominator)
+        """The amount as an integer, rounded away from zero (Go: `Quantity.Value()`)."""
+        return _away_from_zero(self.amount)
 
 
 def parse(text: str) -> Quantity:
     """The quantity that `text` stands for, for example `80Gi`, `500m`, `1e3`.
 
+    As in Go, what is finer than nano is rounded away from zero, and a binary amount is capped at
+    2^63 - 1.
+
     Raises:
         errors.Rejected: the text is no quantity.
     """
-    match = _SYNTAX.fullmatch(text)
+    match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise errors.Rejected(
             f"quantity {text!r} is not a number with an optional suffix: "
@@ -71,10 +78,12 @@ def parse(text: str) -> Quantity:
         )
     number, suffix = Fraction(match["number"]), match["suffix"]
     if suffix in _BINARY:
-        return Quantity(number * 1024 ** _BINARY[suffix], Format.BINARY_SI)
+        amount = _nano(number * 1024 ** _BINARY[suffix])
+        capped = max(-_LARGEST_BINARY, min(amount, _LARGEST_BINARY))
+        return Quantity(capped, Format.BINARY_SI)
     if suffix in _DECIMAL:
-        return Quantity(number * Fraction(1000) ** _DECIMAL[suffix], Format.DECIMAL_SI)
-    return Quantity(number * Fraction(10) ** int(suffix[1:]), Format.DECIMAL_EXPONENT)
+        return Quantity(_nano(number * Fraction(1000) ** _DECIMAL[suffix]), Format.DECIMAL_SI)
+    return Quantity(_nano(number * Fraction(10) ** int(suffix[1:])), Format.DECIMAL_EXPONENT)
 
 
 def of_bytes(count: int) -> Quantity:
@@ -93,19 +102,26 @@ def _format(quantity: Quantity) -> str:
             whole, power = whole // 1024, power + 1
         return f"{whole}{_suffix(_BINARY, power) if power else ''}"
     power, scaled = _thousands(amount)
-    if quantity.format is Format.DECIMAL_EXPONENT:
+    if quantity.format is Format.DECIMAL_EXPONENT or power > _DECIMAL["E"]:
         return f"{scaled}e{3 * power}" if power else str(scaled)
     return f"{scaled}{_suffix(_DECIMAL, power)}"
 
 
 def _thousands(amount: Fraction) -> tuple[int, int]:
-    """The largest power of 1000 that leaves a whole number; nano is the finest, rounded up."""
-    for power in range(6, -4, -1):
-        scaled = amount / Fraction(1000) ** power
-        if scaled.denominator == 1:
-            return power, scaled.numerator
-    nano = amount * 1000**3
-    return -3, -(-nano.numerator // nano.denominator)
+    """The largest power of 1000 that leaves a whole number; nano is the finest."""
+    power, scaled = -3, _away_from_zero(amount * 1000**3)
+    while scaled % 1000 == 0:
+        power, scaled = power + 1, scaled // 1000
+    return power, scaled
+
+
+def _nano(amount: Fraction) -> Fraction:
+    return Fraction(_away_from_zero(amount * 1000**3), 1000**3)
+
+
+def _away_from_zero(amount: Fraction) -> int:
+    whole = -(-abs(amount.numerator) // amount.denominator)
+    return whole if amount > 0 else -whole
 
 
 def _suffix(table: dict[str, int], power: int) -> str:

@@ -131,14 +131,14 @@ def format_value(value: AttributeValue) -> Json:
 
 
 def _parse_value(device: str, key: str, body: Json) -> AttributeValue:
-    match body:
-        case {"bool": bool(value)}:
+    match list(body.items()):
+        case [("bool", bool(value))]:
             return value
-        case {"int": int(value)}:
+        case [("int", int(value))] if not isinstance(value, bool):
             return value
-        case {"string": str(value)}:
+        case [("string", str(value))]:
             return value
-        case {"version": str(value)}:
+        case [("version", str(value))]:
             return Version(value)
     raise errors.Rejected(
         f"device {device!r}, attribute {key!r}: {body!r} is not supported; "

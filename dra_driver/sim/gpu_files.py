@@ -62,8 +62,12 @@ class ModelFile(Generic[M]):
         try:
             return type(self._empty).model_validate_json(text)
         except pydantic.ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc'])) or 'content'}: {problem['msg']}"
+                for problem in error.errors()
+            )
             raise errors.Fatal(
-                f"simulated hardware {str(self._path)!r} cannot be read: {error}; "
+                f"simulated hardware {str(self._path)!r} cannot be read: {problems}; "
                 "remove the file, and the hardware is made anew"
             ) from error
 

@@ -1,0 +1,1 @@
+"""The parts of `logic.selection`: the device variable, the function library, checks, the engine."""

@@ -1,0 +1,114 @@
+"""Why a node cannot serve claims: which request is short, and where each device falls.
+
+Worked out after a search has failed, for each device on its own. That tells almost always what is
+wrong; what only shows in combination (constraints, requests that compete) is told as such.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from dra_driver.logic import constraints, demand, hurdles, pools
+from dra_driver.model import claims, nodes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A request that got too few devices: how many were seen, and where they fell.
+
+    `wanted` is None for allocation mode All. `fallen` has the hurdles in the order of the checks.
+    """
+
+    claim: claims.ClaimRef
+    request: str
+    wanted: int | None
+    seen: int
+    fallen: tuple[tuple[hurdles.Hurdle, int], ...]
+    defects: tuple[str, ...] = ()
+    """Pools that the node sees and cannot use, with the reason."""
+
+
+def diagnose(
+    plan: demand.Plan,
+    *,
+    node: nodes.Node,
+    seen: Sequence[pools.Pool],
+    in_use: pools.InUse,
+) -> tuple[Shortfall, ...]:
+    """The requests that are short by themselves; if none is, all of them."""
+    counters = constraints.Counters(seen, in_use)
+    candidates = [c for pool in seen if not pool.defect for c in pool.candidates]
+    defects = tuple(f"pool {pool} is {pool.defect}" for pool in seen if pool.defect)
+    found = []
+    for item in plan:
+        for alternatives in item.requests:
+            short = [
+                _shortfall(want, [_hurdle(want, c, node, in_use, counters) for c in candidates])
+                for want in alternatives
+            ]
+            found.append([dataclasses.replace(entry, defects=defects) for entry in short])
+    alone = [short for short in found if all(map(_is_short, short))]
+    return tuple(entry for short in alone or found for entry in short)
+
+
+def describe(fallen: Iterable[tuple[hurdles.Hurdle, int]]) -> str:
+    """`6 not matched by class "x", 2 in use`."""
+    return ", ".join(f"{count} {hurdle}" for hurdle, count in fallen)
+
+
+def _hurdle(
+    want: demand.Want,
+    candidate: pools.Candidate,
+    node: nodes.Node,
+    in_use: pools.InUse,
+    counters: constraints.Counters,
+) -> hurdles.Hurdle:
+    try:
+        fixed = hurdles.unselected(want, candidate, node)
+    except demand.Aborted:
+        # The search skips devices in use before it evaluates; only such a one can get here.
+        return hurdles.Hurdle(hurdles.Kind.IN_USE)
+    if fixed is not None:
+        return fixed
+    if not want.spec.admin_access and candidate.id in in_use:
+        return hurdles.Hurdle(hurdles.Kind.IN_USE)
+    if (blocked := hurdles.unusable(want, candidate)) is not None:
+        return blocked
+    if not want.spec.admin_access and not counters.suffices(candidate):
+        return hurdles.Hurdle(hurdles.Kind.COUNTERS)
+    return _TOGETHER
+
+
+def _shortfall(want: demand.Want, fallen: Sequence[hurdles.Hurdle]) -> Shortfall:
+    if _is_too_few(want.spec.count, fallen):
+        fallen = [_FREE if hurdle == _TOGETHER else hurdle for hurdle in fallen]
+    order = list(hurdles.Kind)
+    counted = sorted(
+        collections.Counter(fallen).items(),
+        key=lambda entry: (order.index(entry[0].kind), entry[0].detail),
+    )
+    return Shortfall(
+        claim=want.claim.ref,
+        request=want.name,
+        wanted=want.spec.count,
+        seen=len(fallen),
+        fallen=tuple(counted),
+    )
+
+
+def _is_too_few(wanted: int | None, fallen: Sequence[hurdles.Hurdle]) -> bool:
+    usable = fallen.count(_TOGETHER)
+    if wanted is not None:
+        return usable < wanted
+    return usable == 0 or any(hurdle.kind in _BLOCKING_ALL for hurdle in fallen)
+
+
+def _is_short(entry: Shortfall) -> bool:
+    return all(hurdle != _TOGETHER for hurdle, _ in entry.fallen)
+
+
+_FREE = hurdles.Hurdle(hurdles.Kind.FREE)
+_TOGETHER = hurdles.Hurdle(hurdles.Kind.TOGETHER)
+_BLOCKING_ALL = frozenset(
+    {hurdles.Kind.IN_USE, hurdles.Kind.TAINT, hurdles.Kind.COUNTERS, hurdles.Kind.UNSUPPORTED}
+)

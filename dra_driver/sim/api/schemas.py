@@ -1,0 +1,224 @@
+"""The shape of objects: which fields there are, of which type, and in which form they are kept.
+
+A schema serves three purposes: to refuse or drop fields that do not exist, to bring values into
+the one form in which Go writes them, and to explain the fields to `kubectl explain`.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.model import quantities
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """The type of a value."""
+
+    type: str = ""
+    """OpenAPI type; empty: anything."""
+    format: str = ""
+    """`quantity`, `date-time`, `micro-time`, or as in OpenAPI."""
+    description: str = ""
+    fields: Mapping[str, "Schema"] | None = None
+    """Of a record."""
+    open: bool = False
+    """A record that may have other fields, which are kept as they are."""
+    values: "Schema | None" = None
+    """Of a map."""
+    items: "Schema | None" = None
+    """Of a list."""
+    required: tuple[str, ...] = ()
+
+
+ANY = Schema()
+STRING = Schema("string")
+INTEGER = Schema("integer", format="int64")
+BOOLEAN = Schema("boolean")
+QUANTITY = Schema("string", format="quantity")
+TIME = Schema("string", format="date-time")
+MICRO_TIME = Schema("string", format="micro-time")
+OBJECT = Schema("object", open=True)
+
+
+def record(description: str = "", /, **fields: Schema) -> Schema:
+    """An object with named fields."""
+    return Schema("object", description=description, fields=MappingProxyType(fields))
+
+
+def open_record(description: str = "", /, **fields: Schema) -> Schema:
+    """An object that may have more than the named fields."""
+    return dataclasses.replace(record(description, **fields), open=True)
+
+
+def list_of(items: Schema, description: str = "") -> Schema:
+    """A list."""
+    return Schema("array", items=items, description=description)
+
+
+def map_of(values: Schema, description: str = "") -> Schema:
+    """An object with keys of the user's choice."""
+    return Schema("object", values=values, description=description)
+
+
+def described(schema: Schema, description: str) -> Schema:
+    """The same type with other words."""
+    return dataclasses.replace(schema, description=description)
+
+
+class MisfitError(errors.Rejected):
+    """A value has another type than its field."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fitted:
+    """A value brought into form, and the paths of the fields that had to go."""
+
+    value: Any
+    unknown: tuple[str, ...]
+
+
+def fit(schema: Schema, value: Any) -> Fitted:
+    """The value without unknown fields and nulls, its scalars in the form of Go.
+
+    Raises:
+        MisfitError: a value has the wrong type.
+    """
+    unknown: list[str] = []
+    return Fitted(_fit(schema, value, "", unknown), tuple(unknown))
+
+
+def _fit(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
+    if schema.fields is not None:
+        return _fit_record(schema, _checked(value, dict, path, "object"), path, unknown)
+    if schema.values is not None:
+        entries = _checked(value, dict, path, "object").items()
+        below = schema.values
+        return {
+            key: _fit(below, item, f"{path}.{key}", unknown)
+            for key, item in entries
+            if item is not None
+        }
+    if schema.items is not None:
+        below = schema.items
+        items = _checked(value, list, path, "array")
+        return [_fit(below, item, f"{path}[{i}]", unknown) for i, item in enumerate(items)]
+    return _fit_scalar(schema, value, path)
+
+
+def _fit_record(schema: Schema, value: Json, path: str, unknown: list[str]) -> Json:
+    fields = schema.fields or {}
+    fitted = {}
+    for key, item in value.items():
+        below = fields.get(key)
+        place = f"{path}.{key}" if path else key
+        if below is None and not schema.open:
+            unknown.append(place)
+        elif item is not None:
+            fitted[key] = item if below is None else _fit(below, item, place, unknown)
+    return fitted
+
+
+def _fit_scalar(schema: Schema, value: Any, path: str) -> Any:
+    if schema.format == "quantity":
+        return _quantity(value, path)
+    if schema.format in ("date-time", "micro-time"):
+        return _time(_checked(value, str, path, "Time"), schema.format, path)
+    if schema.type == "integer" and isinstance(value, bool):
+        raise _misfit(value, path, "int64")
+    wanted = _SCALARS.get(schema.type)
+    return value if wanted is None else _checked(value, wanted[0], path, wanted[1])
+
+
+_SCALARS: Mapping[str, tuple[type, str]] = MappingProxyType(
+    {
+        "string": (str, "string"),
+        "boolean": (bool, "bool"),
+        "integer": (int, "int64"),
+        "object": (dict, "object"),
+    }
+)
+
+
+def _checked(value: Any, wanted: type, path: str, word: str) -> Any:
+    if not isinstance(value, wanted):
+        raise _misfit(value, path, word)
+    return value
+
+
+def _misfit(value: Any, path: str, wanted: str) -> MisfitError:
+    words = {str: "string", bool: "bool", int: "number", float: "number", dict: "object"}
+    found = words.get(type(value), "array" if isinstance(value, list) else "null")
+    return MisfitError(
+        f"json: cannot unmarshal {found} into Go struct field {path} of type {wanted}"
+    )
+
+
+def _quantity(value: Any, path: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _misfit(value, path, "resource.Quantity")
+    try:
+        return str(quantities.parse(str(value).strip()))
+    except errors.Rejected as error:
+        raise MisfitError(
+            f"{path}: quantities must match the regular expression "
+            f"'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$': {error}"
+        ) from error
+
+
+def _time(text: str, form: str, path: str) -> str:
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise MisfitError(f"{path}: parsing time {text!r}: {error}") from error
+    if moment.tzinfo is None:
+        raise MisfitError(f"{path}: parsing time {text!r}: it has no time zone")
+    moment = moment.astimezone(dt.UTC)
+    pattern = "%Y-%m-%dT%H:%M:%S.%fZ" if form == "micro-time" else "%Y-%m-%dT%H:%M:%SZ"
+    return moment.strftime(pattern)
+
+
+def without_empty(schema: Schema, value: Any) -> Any:
+    """The value without lists and maps that are empty: Go does not write them."""
+    if schema.fields is not None and isinstance(value, dict):
+        kept = {}
+        for key, item in value.items():
+            below = schema.fields.get(key, ANY)
+            if item in ([], {}) and (below.items is not None or below.values is not None):
+                continue
+            kept[key] = without_empty(below, item)
+        return kept
+    if schema.items is not None and isinstance(value, list):
+        below = schema.items
+        return [without_empty(below, item) for item in value]
+    if schema.values is not None and isinstance(value, dict):
+        below = schema.values
+        return {key: without_empty(below, item) for key, item in value.items()}
+    return value
+
+
+def to_openapi(schema: Schema) -> Json:
+    """The schema in OpenAPI v3."""
+    body: Json = {}
+    if schema.description:
+        body["description"] = schema.description
+    if schema.type:
+        body["type"] = schema.type
+    if schema.format and schema.format not in ("quantity", "micro-time"):
+        body["format"] = schema.format
+    if schema.fields is not None:
+        body["properties"] = {key: to_openapi(below) for key, below in schema.fields.items()}
+    if schema.values is not None:
+        body["additionalProperties"] = to_openapi(schema.values)
+    if schema.items is not None:
+        body["items"] = to_openapi(schema.items)
+    if schema.open or not schema.type:
+        body["x-kubernetes-preserve-unknown-fields"] = True
+    if schema.required:
+        body["required"] = list(schema.required)
+    return body

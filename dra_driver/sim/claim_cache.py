@@ -1,0 +1,138 @@
+"""The kubelet's view of claims: which are prepared on the node, and for which pods.
+
+Source: Kubernetes 1.36, `pkg/kubelet/cm/dra/manager.go`.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Mapping
+
+from dra_driver import errors
+from dra_driver.adapters import kube
+from dra_driver.model import claims, prepared
+from dra_driver.sim import plugins
+
+Json = dict[str, object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodClaims:
+    """The claims of one pod, by the name that the pod has for them; None while not made yet."""
+
+    namespace: str
+    pod_uid: str
+    names: Mapping[str, str | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparedClaim:
+    """What the drivers answered for a claim: pairs of driver and device."""
+
+    ref: claims.ClaimRef
+    devices: tuple[tuple[str, prepared.PreparedDevice], ...]
+
+    def cdi_ids(self, request: str | None) -> list[str]:
+        """The CDI names for a container that uses the claim, or one request of it."""
+        return [
+            cdi_id
+            for _, device in self.devices
+            if request is None or not device.requests or request in device.requests
+            for cdi_id in device.cdi_ids
+        ]
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    ref: claims.ClaimRef
+    drivers: tuple[str, ...]
+    pods: set[str]
+    claim: PreparedClaim | None = None
+
+
+class ClaimCache:
+    """Prepares a claim once for all pods that use it, and unprepares it after the last of them."""
+
+    def __init__(self, client: kube.Client, drivers: plugins.Plugins) -> None:
+        self._client = client
+        self._drivers = drivers
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+
+    def prepare(self, pod: PodClaims) -> dict[str, PreparedClaim]:
+        """The pod's claims, prepared, by the pod's name for them.
+
+        Raises:
+            errors.DriverError: a claim is not ready for the pod, or a driver refuses it.
+        """
+        found = {name: self._fetch(pod, name, claim) for name, claim in pod.names.items()}
+        with self._lock:
+            for claim in found.values():
+                self._enter(claim, pod.pod_uid)
+        pending: dict[str, list[claims.ClaimRef]] = {}
+        for claim in found.values():
+            entry = self._entries[claim.ref.uid]
+            if entry.claim is None:
+                for driver in entry.drivers:
+                    pending.setdefault(driver, []).append(claim.ref)
+        devices: dict[str, list[tuple[str, prepared.PreparedDevice]]] = {}
+        for driver, refs in sorted(pending.items()):
+            for uid, answer in self._drivers.prepare(driver, refs).items():
+                if answer.error:
+                    raise errors.Retryable(f"NodePrepareResources failed for {uid}: {answer.error}")
+                devices.setdefault(uid, []).extend((driver, device) for device in answer.devices)
+        return {name: self._prepared(claim, devices) for name, claim in found.items()}
+
+    def unprepare(self, pod_uid: str) -> None:
+        """The pod has ended; claims that no other pod on the node uses are unprepared.
+
+        Raises:
+            errors.DriverError: a driver refuses; call again.
+        """
+        with self._lock:
+            last = [entry for entry in self._entries.values() if entry.pods == {pod_uid}]
+        for entry in last:
+            for driver in entry.drivers:
+                for answer in self._drivers.unprepare(driver, [entry.ref]).values():
+                    if answer.error:
+                        raise errors.Retryable(
+                            f"NodeUnprepareResources failed for {entry.ref}: {answer.error}"
+                        )
+        with self._lock:
+            for entry in list(self._entries.values()):
+                entry.pods.discard(pod_uid)
+                if not entry.pods:
+                    del self._entries[entry.ref.uid]
+
+    def _fetch(self, pod: PodClaims, name: str, claim_name: str | None) -> claims.ResourceClaim:
+        if claim_name is None:
+            raise errors.Retryable(f"the claim of template claim {name!r} is not made yet")
+        claim = claims.parse(self._client.get(kube.CLAIMS, claim_name, pod.namespace))
+        if claim.allocation is None:
+            raise errors.Retryable(f"claim {claim.ref} is not allocated")
+        if pod.pod_uid not in claim.reserved_for:
+            raise errors.Retryable(f"claim {claim.ref} is not reserved for the pod")
+        return claim
+
+    def _enter(self, claim: claims.ResourceClaim, pod_uid: str) -> None:
+        results = claim.allocation.results if claim.allocation else ()
+        same_name = [
+            entry
+            for entry in self._entries.values()
+            if (entry.ref.namespace, entry.ref.name) == (claim.ref.namespace, claim.ref.name)
+        ]
+        if any(entry.ref.uid != claim.ref.uid for entry in same_name):
+            raise errors.Retryable(f"old ResourceClaim with same name as {claim.ref} still in use")
+        drivers = tuple(sorted({result.device.driver for result in results}))
+        entry = self._entries.setdefault(claim.ref.uid, _Entry(claim.ref, drivers, set()))
+        entry.pods.add(pod_uid)
+
+    def _prepared(
+        self,
+        claim: claims.ResourceClaim,
+        devices: Mapping[str, list[tuple[str, prepared.PreparedDevice]]],
+    ) -> PreparedClaim:
+        with self._lock:
+            entry = self._entries[claim.ref.uid]
+            if entry.claim is None:
+                entry.claim = PreparedClaim(claim.ref, tuple(devices.get(claim.ref.uid, ())))
+            return entry.claim

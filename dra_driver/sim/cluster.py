@@ -1,0 +1,206 @@
+"""The embedded cluster: API server, scheduler, controllers and nodes, started and stopped together.
+
+Each node's kubelet runs here, its kubelet plugin as a process of its own, as on a real node.
+"""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+from dra_driver import errors
+from dra_driver.adapters import kube
+from dra_driver.logic import classes
+from dra_driver.sim import claim_controller, kubelet, runtime, scheduler
+from dra_driver.sim.api import server
+
+Json = dict[str, Any]
+
+DRIVER_NAME = "gpu.nvidia.com"
+READY_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+
+RuntimeFor = Callable[[pathlib.Path, pathlib.Path], runtime.Runtime]
+"""Makes a node's runtime from its CDI directory and a working directory."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node, with the GPUs that it simulates: `h100-80gb-hbm3:8`; empty: none."""
+
+    name: str
+    gpus: str
+
+
+class Node:
+    """A kubelet and the plugin process beside it."""
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        directory: pathlib.Path,
+        kubeconfig: pathlib.Path,
+        runtime_for: RuntimeFor,
+    ) -> None:
+        self.spec = spec
+        self._directory = directory
+        self._kubeconfig = kubeconfig
+        self._client = kube.Client(kubeconfig=kubeconfig, user_agent=f"kubelet/{spec.name}")
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True)
+        self.cdi_dir = directory / "cdi"
+        self.cdi_dir.mkdir()
+        self.kubelet = kubelet.Kubelet(
+            self._client,
+            spec.name,
+            directory / "kubelet",
+            runtime_for(self.cdi_dir, directory / "roots"),
+        )
+
+    def start(self) -> None:
+        """Make the Node object, start the kubelet, then the plugin."""
+        self._client.create(kube.NODES, _node_body(self.spec.name))
+        self.kubelet.start()
+        self.start_plugin()
+
+    def start_plugin(self) -> None:
+        """Start the plugin's process."""
+        self._log = (self._directory / "plugin.log").open("ab")
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "dra_driver", "kubelet-plugin"),
+                *("--node-name", self.spec.name, "--driver-name", DRIVER_NAME),
+                *("--kubeconfig", str(self._kubeconfig), "--log-format", "json"),
+                *("--kubelet-root", str(self._directory / "kubelet")),
+                *("--cdi-dir", str(self.cdi_dir), "--rescan-seconds", "1"),
+                *("--simulate-gpus", self.spec.gpus),
+            ],
+            stdout=self._log,
+            stderr=self._log,
+            env={key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
+            # Ctrl-C in a terminal goes to its foreground group: the plugin is stopped in order.
+            start_new_session=True,
+        )
+
+    def check_alive(self) -> None:
+        """Refuse to go on with a plugin that has ended.
+
+        Raises:
+            errors.Fatal: it has; the text has the end of its log.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            log = (self._directory / "plugin.log").read_text(encoding="utf-8", errors="replace")
+            raise errors.Fatal(
+                f"the plugin of node {self.spec.name} ended with status "
+                f"{self._process.returncode}: {log[-1000:]}"
+            )
+
+    def stop(self) -> None:
+        """End the pods, then the plugin, which has to unprepare them."""
+        self.kubelet.stop()
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._log is not None:
+            self._log.close()
+        self._client.close()
+
+
+class Cluster:
+    """A cluster in a directory."""
+
+    def __init__(
+        self, specs: tuple[NodeSpec, ...], directory: pathlib.Path, *, runtime_for: RuntimeFor
+    ) -> None:
+        """Nothing is started. Socket paths are short only where `directory` is."""
+        self._api = server.ApiServer()
+        self._specs = specs
+        self._directory = directory
+        self._runtime_for = runtime_for
+        self._stack = contextlib.ExitStack()
+        self.kubeconfig = directory / "kubeconfig"
+        self.nodes: dict[str, Node] = {}
+
+    def start(self) -> None:
+        """Start everything; nodes are not waited for."""
+        self._api.start()
+        self._stack.callback(self._api.stop)
+        self._api.write_kubeconfig(self.kubeconfig)
+        self.client = kube.Client(kubeconfig=self.kubeconfig, user_agent="dra-driver demo")
+        self._stack.callback(self.client.close)
+        for body in classes.device_classes(DRIVER_NAME):
+            self.client.create(kube.CLASSES, body)
+        for part in (
+            claim_controller.ClaimController(self._part_client("claim-controller")),
+            scheduler.Scheduler(self._part_client("scheduler")),
+        ):
+            part.start()
+            self._stack.callback(part.stop)
+        for spec in self._specs:
+            node = Node(spec, self._directory / spec.name, self.kubeconfig, self._runtime_for)
+            self.nodes[spec.name] = node
+            self._stack.callback(node.stop)
+            node.start()
+
+    def wait_ready(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until each node's devices are published.
+
+        Raises:
+            errors.Fatal: a plugin ended, or it took longer than `seconds`.
+        """
+        deadline = time.monotonic() + seconds
+        waiting = set(self.nodes)
+        while waiting:
+            for name in waiting:
+                self.nodes[name].check_alive()
+            slices, _ = self.client.list(kube.SLICES)
+            waiting = set(self.nodes) - {body["spec"].get("nodeName") for body in slices}
+            if waiting and time.monotonic() > deadline:
+                raise errors.Fatal(
+                    f"no ResourceSlice of node {', '.join(sorted(waiting))} after {seconds:.0f} s; "
+                    f"see plugin.log in {self._directory}"
+                )
+            if waiting:
+                time.sleep(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Stop everything, in the reverse order."""
+        self._stack.close()
+
+    def devices(self) -> Mapping[tuple[str, str, str], Json]:
+        """All published devices by driver, pool and name."""
+        return {
+            (body["spec"]["driver"], body["spec"]["pool"]["name"], device["name"]): device
+            for body in self.client.list(kube.SLICES)[0]
+            for device in body["spec"].get("devices") or ()
+        }
+
+    def _part_client(self, name: str) -> kube.Client:
+        client = kube.Client(kubeconfig=self.kubeconfig, user_agent=name)
+        self._stack.callback(client.close)
+        return client
+
+
+def _node_body(name: str) -> Json:
+    amounts = {"cpu": "64", "memory": "512Gi", "pods": str(kubelet.PODS)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }

@@ -1,0 +1,114 @@
+"""What the scheduler knows of the cluster: parsed once, when an object changes.
+
+Every `on_…` is an informer's callback. It tells whether pods that did not fit might fit now.
+"""
+
+import collections
+import threading
+from typing import Any
+
+from dra_driver import errors, telemetry
+from dra_driver.logic import placing, pools, scheduling
+from dra_driver.model import claims, nodes, slices
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+"""(namespace, name)."""
+
+DELETED = "DELETED"
+
+
+class ClusterState:
+    """Nodes, slices, classes, allocated devices and pods per node. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._log = telemetry.logger("scheduler")
+        self._inventory = pools.Inventory.of(())
+        self._slices: dict[str, slices.ResourceSlice | None] = {}
+        self._classes: dict[str, claims.DeviceClass] = {}
+        self._nodes: dict[str, nodes.Node] = {}
+        self._held: dict[str, set[slices.DeviceId]] = {}
+        self._in_use: collections.Counter[slices.DeviceId] = collections.Counter()
+        self._placed: dict[str, str] = {}
+        self._pods: collections.Counter[str] = collections.Counter()
+
+    def on_slice(self, kind: str, body: Json) -> bool:
+        """A ResourceSlice changed."""
+        name = body["metadata"]["name"]
+        with self._lock:
+            self._slices[name] = None if kind == DELETED else self._parse_slice(body)
+        return True
+
+    def on_class(self, kind: str, body: Json) -> bool:
+        """A DeviceClass changed."""
+        with self._lock:
+            if kind == DELETED:
+                self._classes.pop(body["metadata"]["name"], None)
+            else:
+                self._classes[body["metadata"]["name"]] = claims.parse_class(body)
+        return True
+
+    def on_node(self, kind: str, body: Json) -> bool:
+        """A Node changed; whether in a way that matters, so not by a mere heartbeat."""
+        name = body["metadata"]["name"]
+        with self._lock:
+            before = self._nodes.pop(name, None)
+            if kind != DELETED:
+                self._nodes[name] = nodes.parse(body)
+            return self._nodes.get(name) != before
+
+    def on_claim(self, kind: str, body: Json) -> bool:
+        """A ResourceClaim changed; whether it gave devices back."""
+        uid = body["metadata"]["uid"]
+        allocation = (body.get("status") or {}).get("allocation")
+        held: set[slices.DeviceId] = set()
+        if kind != DELETED and allocation is not None:
+            held = pools.held([claims.parse_allocation(allocation)])
+        with self._lock:
+            before = self._held.pop(uid, set())
+            self._in_use.subtract(before)
+            self._in_use.update(held)
+            for device in before - held:
+                if not self._in_use[device]:
+                    del self._in_use[device]
+            if held:
+                self._held[uid] = held
+        return bool(before - held)
+
+    def on_pod(self, kind: str, body: Json) -> None:
+        """A Pod changed."""
+        uid, node = body["metadata"]["uid"], str((body.get("spec") or {}).get("nodeName") or "")
+        runs = kind != DELETED and node and not placing.is_finished(body)
+        with self._lock:
+            before = self._placed.pop(uid, None)
+            if before is not None:
+                self._pods[before] -= 1
+            if runs:
+                self._placed[uid] = node
+                self._pods[node] += 1
+
+    def view(self) -> scheduling.View:
+        """The cluster now; nodes with the fewest pods first, then by name."""
+        with self._lock:
+            if self._slices:
+                self._inventory = self._inventory.update(self._slices)
+                self._slices = {}
+            order = sorted(
+                self._nodes.values(), key=lambda node: (self._pods[node.name], node.name)
+            )
+            return scheduling.View(
+                inventory=self._inventory,
+                classes=dict(self._classes),
+                nodes=tuple(order),
+                in_use=frozenset(self._in_use),
+            )
+
+    def _parse_slice(self, body: Json) -> slices.ResourceSlice | None:
+        try:
+            return slices.parse(body)
+        except errors.Rejected as error:
+            # Without it its pool is incomplete, so that none of its devices is handed out.
+            name = body["metadata"]["name"]
+            self._log.warning("ResourceSlice ignored", slice=name, reason=str(error))
+            return None

@@ -1,0 +1,94 @@
+"""Manifests: the objects in YAML files, and how they get into an API server."""
+
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.adapters import documents, kube
+
+Json = dict[str, Any]
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def load(paths: Iterable[pathlib.Path]) -> list[Json]:
+    """All objects in files, and in the files of folders by name; lists are taken apart.
+
+    Raises:
+        errors.Fatal: a path does not exist, holds no manifest, or is no Kubernetes object.
+    """
+    found: list[Json] = []
+    for path in paths:
+        for file in _files(path):
+            for document in documents.load_all(file):
+                found += _objects(document, file)
+    return found
+
+
+def apply(client: kube.Client, objects: Iterable[Json]) -> None:
+    """Create the objects, in order.
+
+    Raises:
+        errors.DriverError: the server refuses one; the text names it.
+    """
+    mapper = _Mapper(client)
+    for body in objects:
+        resource = mapper.resource(body)
+        namespace = body["metadata"].get("namespace", "default") if resource.namespaced else None
+        client.create(resource, body, namespace)
+
+
+def _files(path: pathlib.Path) -> list[pathlib.Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise errors.Fatal(f"{path}: no such file or folder")
+    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    if not files:
+        raise errors.Fatal(f"{path}: the folder has no {', '.join(_SUFFIXES)} file")
+    return files
+
+
+def _objects(document: Any, file: pathlib.Path) -> list[Json]:
+    match document:
+        case {"kind": "List", "items": list(items)}:
+            return [found for item in items for found in _objects(item, file)]
+        case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()}}:
+            return [document]
+        case {"apiVersion": str(), "kind": str(), "metadata": {"generateName": str()}}:
+            return [document]
+    raise errors.Fatal(
+        f"{file}: a document is no Kubernetes object: apiVersion, kind and metadata.name are needed"
+    )
+
+
+class _Mapper:
+    """Kinds to resources, as the server's discovery tells."""
+
+    def __init__(self, client: kube.Client) -> None:
+        self._client = client
+        self._known: dict[str, dict[str, kube.Resource]] = {}
+
+    def resource(self, body: Json) -> kube.Resource:
+        version, kind = body["apiVersion"], body["kind"]
+        if version not in self._known:
+            self._known[version] = self._discover(version)
+        if kind not in self._known[version]:
+            raise errors.Fatal(
+                f"{kind} {body['metadata'].get('name')}: the cluster has no kind {kind} in "
+                f"{version}; it has {', '.join(sorted(self._known[version])) or 'none'}"
+            )
+        return self._known[version][kind]
+
+    def _discover(self, version: str) -> dict[str, kube.Resource]:
+        group, _, name = version.rpartition("/")
+        try:
+            body = self._client.get_path(f"/apis/{version}" if group else f"/api/{version}")
+        except kube.NotFound:
+            return {}
+        return {
+            item["kind"]: kube.Resource(group, name, item["name"], namespaced=item["namespaced"])
+            for item in body["resources"]
+            if "/" not in item["name"]
+        }

@@ -1,0 +1,178 @@
+"""The kubelet's plugin manager: finds DRA plugins by their sockets, registers and calls them.
+
+Source: Kubernetes 1.36, `pkg/kubelet/pluginmanager` and `pkg/kubelet/cm/dra/plugin`.
+"""
+
+import dataclasses
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.model import claims
+
+LOOK_SECONDS = 0.1
+"""Between looks at the registry directory; the kubelet reconciles once a second."""
+RETRY_SECONDS = 0.5
+"""Until a registration that failed is tried again; the kubelet doubles this each time."""
+WIPE_SECONDS = 30.0
+"""How long a driver may be away before its slices are removed."""
+
+_Identity = tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Plugin:
+    name: str
+    version: str
+    client: dra_grpc.Client
+
+
+class Plugins:
+    """The DRA plugins of one node, by driver name; the newest registration is called first."""
+
+    def __init__(
+        self,
+        registry: pathlib.Path,
+        *,
+        on_gone: Callable[[str], None],
+        wipe_seconds: float = WIPE_SECONDS,
+    ) -> None:
+        """`on_gone` is told of a driver that has had no plugin for `wipe_seconds`."""
+        self._registry = registry
+        self._on_gone = on_gone
+        self._wipe_seconds = wipe_seconds
+        self._log = telemetry.logger("kubelet")
+        self._lock = threading.Condition()
+        self._by_socket: dict[pathlib.Path, tuple[_Identity, _Plugin | None]] = {}
+        self._gone: dict[str, float] = {}
+        self._not_before: dict[pathlib.Path, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="plugins", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for sockets."""
+        self._registry.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Forget all plugins."""
+        self._stop.set()
+        self._thread.join()
+        for path in list(self._by_socket):
+            self._drop(path)
+
+    def wait_registered(self, name: str, seconds: float) -> bool:
+        """Whether a plugin of that driver is registered within `seconds`."""
+        with self._lock:
+            return self._lock.wait_for(lambda: bool(self._of(name)), seconds)
+
+    def prepare(
+        self, name: str, refs: Sequence[claims.ClaimRef]
+    ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
+        """One call for claims of one driver.
+
+        Raises:
+            errors.DriverError: no plugin answers, or it breaks the rules of the answer.
+        """
+        return self._call(
+            name, refs, lambda plugin: plugin.client.prepare(refs, version=plugin.version)
+        )
+
+    def unprepare(
+        self, name: str, refs: Sequence[claims.ClaimRef]
+    ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
+        """As `prepare`, for unprepare."""
+        return self._call(
+            name, refs, lambda plugin: plugin.client.unprepare(refs, version=plugin.version)
+        )
+
+    def _call(
+        self,
+        name: str,
+        refs: Sequence[claims.ClaimRef],
+        call: Callable[[_Plugin], Mapping[claims.ClaimUid, dra_grpc.Answer]],
+    ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
+        with self._lock:
+            plugins = self._of(name)
+        problem = errors.Retryable(f"DRA driver {name} is not registered")
+        for plugin in plugins:
+            try:
+                answers = call(plugin)
+            except errors.Retryable as error:
+                problem = error
+                continue
+            asked = {ref.uid for ref in refs}
+            if asked != answers.keys():
+                raise errors.Rejected(
+                    f"DRA driver {name} answered for claims {sorted(answers)}, "
+                    f"asked were {sorted(asked)}"
+                )
+            return answers
+        raise problem
+
+    def _of(self, name: str) -> list[_Plugin]:
+        """Newest first: later registrations are later in the mapping."""
+        found = [plugin for _, plugin in self._by_socket.values() if plugin is not None]
+        return [plugin for plugin in reversed(found) if plugin.name == name]
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            seen = {
+                path: identity
+                for path in sorted(self._registry.rglob("*.sock"))
+                if not path.name.startswith(".") and (identity := _identity(path)) is not None
+            }
+            for path in [p for p, (known, _) in self._by_socket.items() if seen.get(p) != known]:
+                self._drop(path)
+            for path, identity in seen.items():
+                if path not in self._by_socket and self._not_before.get(path, 0) < time.monotonic():
+                    self._register(path, identity)
+            self._wipe()
+
+    def _register(self, path: pathlib.Path, identity: _Identity) -> None:
+        plugin = None
+        self._not_before[path] = time.monotonic() + RETRY_SECONDS
+        try:
+            with dra_grpc.Client(str(path)) as client:
+                info = client.get_info()
+                version = next((v for v in info.versions if v in dra_protocol.dra), None)
+                if info.type != dra_grpc.PLUGIN_TYPE or version is None:
+                    client.notify(registered=False, error=f"unsupported: {info}")
+                    return
+                plugin = _Plugin(info.name, version, dra_grpc.Client(info.endpoint))
+                client.notify(registered=True)
+        except errors.Retryable as error:
+            self._log.debug("registration failed; trying again", reason=str(error))
+            if plugin is not None:
+                plugin.client.close()
+            return
+        with self._lock:
+            self._by_socket[path] = identity, plugin
+            self._gone.pop(plugin.name, None)
+            self._lock.notify_all()
+
+    def _drop(self, path: pathlib.Path) -> None:
+        with self._lock:
+            _, plugin = self._by_socket.pop(path)
+            if plugin is not None and not self._of(plugin.name):
+                self._gone[plugin.name] = time.monotonic()
+        if plugin is not None:
+            plugin.client.close()
+
+    def _wipe(self) -> None:
+        now = time.monotonic()
+        for name, since in list(self._gone.items()):
+            if now - since >= self._wipe_seconds:
+                del self._gone[name]
+                self._on_gone(name)
+
+
+def _identity(path: pathlib.Path) -> _Identity | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_ctime_ns) if path.is_socket() else None

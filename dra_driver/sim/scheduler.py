@@ -1,0 +1,246 @@
+"""A scheduler for pods with ResourceClaims: filters nodes, allocates devices, binds.
+
+It follows kube-scheduler 1.36 in what a user of claims sees (conditions, events, finalizer,
+reservedFor, one status update for allocation and reservation). Not followed: CPU and memory,
+preemption, volumes, spreading beyond the number of pods of a node.
+"""
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import informer, kube
+from dra_driver.logic import placing, scheduling
+from dra_driver.model import claims
+from dra_driver.sim import claim_status, cluster_state, events, work_queue
+
+Json = dict[str, Any]
+Key = cluster_state.Key
+
+SYNC_SECONDS = 30.0
+"""For the watch to show what was written, and for the thread to end."""
+
+
+class _Unschedulable(Exception):  # noqa: N818 - the reason of the pod's condition
+    """No node takes the pod now; the text is the condition's message."""
+
+
+class Scheduler:
+    """A thread that gives nodes to pods, one pod after another.
+
+    Every write is waited for in the watch before the next pod is looked at: that is what keeps two
+    pods in a row from getting one device.
+    """
+
+    def __init__(self, client: kube.Client) -> None:
+        """Nothing is started."""
+        self._client = client
+        self._log = telemetry.logger("scheduler")
+        self._events = events.Recorder(client, "default-scheduler")
+        self._state = cluster_state.ClusterState()
+        self._queue: work_queue.WorkQueue[Key] = work_queue.WorkQueue()
+        self._lock = threading.Lock()
+        self._parked: dict[Key, frozenset[str]] = {}
+        self._moves = 0
+        self._pods = informer.Informer(client, kube.PODS, on_change=self._on_pod)
+        self._claims = informer.Informer(client, kube.CLAIMS, on_change=self._on_claim)
+        # Pods last: by then most of what they need is known.
+        self._informers = [
+            informer.Informer(client, kube.SLICES, on_change=self._moving(self._state.on_slice)),
+            informer.Informer(client, kube.CLASSES, on_change=self._moving(self._state.on_class)),
+            informer.Informer(client, kube.NODES, on_change=self._moving(self._state.on_node)),
+            self._claims,
+            self._pods,
+        ]
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch and to schedule."""
+        for item in self._informers:
+            item.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; a pod that is being placed is finished first."""
+        self._queue.close()
+        if self._thread.is_alive():
+            self._thread.join(timeout=SYNC_SECONDS)
+        for item in self._informers:
+            item.stop()
+
+    def _on_pod(self, kind: str, body: Json) -> None:
+        self._state.on_pod(kind, body)
+        if kind != cluster_state.DELETED and placing.is_pending(body):
+            self._queue.put(_key(body))
+
+    def _on_claim(self, kind: str, body: Json) -> None:
+        if self._state.on_claim(kind, body):
+            self._move()
+            return
+        namespace, name = _key(body)
+        with self._lock:
+            waiting = [
+                key for key, names in self._parked.items() if key[0] == namespace and name in names
+            ]
+            for key in waiting:
+                del self._parked[key]
+            # A pod that is being tried right now may have missed it.
+            self._moves += 1
+        for key in waiting:
+            self._queue.put(key)
+
+    def _moving(self, on_change: Callable[[str, Json], bool]) -> Callable[[str, Json], None]:
+        def changed(kind: str, body: Json) -> None:
+            if on_change(kind, body):
+                self._move()
+
+        return changed
+
+    def _move(self) -> None:
+        """Something changed that may let pods fit that did not."""
+        with self._lock:
+            self._moves += 1
+            parked, self._parked = self._parked, {}
+        for key in parked:
+            self._queue.put(key)
+
+    def _run(self) -> None:
+        for item in self._informers:
+            while not item.wait_synced(1.0):
+                if self._queue.closed:
+                    return
+        while (key := self._queue.get()) is not None:
+            try:
+                self._attempt(key)
+            except (kube.ApiError, errors.Retryable) as error:
+                self._log.info("pod is tried again", pod="/".join(key), reason=str(error))
+                self._queue.failed(key)
+            except Exception:  # noqa: BLE001 - one pod must not end the scheduling of all others
+                self._log.exception("pod cannot be scheduled", pod="/".join(key))
+                self._queue.failed(key)
+            else:
+                self._queue.succeeded(key)
+
+    def _attempt(self, key: Key) -> None:
+        with self._lock:
+            moves = self._moves
+        body = self._pods.get(key[1], key[0])
+        if body is None or not placing.is_pending(body):
+            return
+        pod = placing.parse(body)
+        try:
+            self._schedule(pod, body)
+        except _Unschedulable as reason:
+            self._tell(body, str(reason))
+            names = frozenset(item.claim for item in pod.claims if item.claim is not None)
+            with self._lock:
+                if self._moves == moves:
+                    self._parked[key] = names
+                    return
+            self._queue.put(key)
+
+    def _schedule(self, pod: placing.Pod, body: Json) -> None:
+        if pod.extended_resources:
+            raise _Unschedulable(
+                f"containers ask for {', '.join(pod.extended_resources)}: extended resources are "
+                "not served by the embedded cluster; use spec.resourceClaims"
+            )
+        bodies = [self._claim(pod, item) for item in pod.claims]
+        parsed = [_parse(item) for item in bodies]
+        found = scheduling.place(pod, parsed, self._state.view())
+        if isinstance(found, scheduling.Refusal):
+            self._unblock(pod, bodies, found)
+            raise _Unschedulable(found.message)
+        allocations = iter(found.allocations)
+        for item, claim in zip(bodies, parsed, strict=True):
+            new = next(allocations) if claim.allocation is None else None
+            self._wait(self._claims, claim_status.reserve(self._client, item, new, body))
+        self._bind(pod, body, found.node)
+
+    def _claim(self, pod: placing.Pod, item: placing.PodClaim) -> Json:
+        """The claim as it is, if the pod may use it."""
+        if item.claim is None:
+            raise _Unschedulable(
+                f"waiting for the claim {item.name!r} to be made from template {item.template}"
+            )
+        body = self._claims.get(item.claim, pod.namespace)
+        if body is None:
+            raise _Unschedulable(f'resourceclaim "{item.claim}" not found')
+        if "deletionTimestamp" in body["metadata"]:
+            raise _Unschedulable(f'resourceclaim "{item.claim}" is being deleted')
+        owners = [owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()]
+        if item.template is not None and pod.uid not in owners:
+            raise _Unschedulable(
+                f'ResourceClaim "{pod.namespace}/{item.claim}" was not created for pod '
+                f'"{pod.namespace}/{pod.name}" (pod is not owner)'
+            )
+        users = [user["uid"] for user in (body.get("status") or {}).get("reservedFor") or ()]
+        if pod.uid not in users and len(users) >= placing.MAX_CONSUMERS:
+            raise _Unschedulable(
+                f'resourceclaim "{item.claim}" is in use by {len(users)} pods, the most allowed'
+            )
+        return body
+
+    def _unblock(
+        self, pod: placing.Pod, bodies: Sequence[Json], refusal: scheduling.Refusal
+    ) -> None:
+        """Give back devices that tie the pod to a node that does not take it, if it alone has them.
+
+        Source: PostFilter of kube-scheduler's dynamicresources plugin.
+        """
+        for body in bodies:
+            users = {user["uid"] for user in (body.get("status") or {}).get("reservedFor") or ()}
+            if body["metadata"]["uid"] in refusal.blocking and users <= {pod.uid}:
+                self._wait(self._claims, claim_status.release(self._client, body, keep=()))
+
+    def _bind(self, pod: placing.Pod, body: Json, node: str) -> None:
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self._client.create_subresource(kube.PODS, pod.name, "binding", binding, pod.namespace)
+        self._log.info("pod scheduled", pod=f"{pod.namespace}/{pod.name}", node=node)
+        message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self._events.record(body, "Normal", "Scheduled", message)
+
+    def _tell(self, body: Json, message: str) -> None:
+        """Set the pod's condition, and record an event, unless that has been told already."""
+        conditions = (body.get("status") or {}).get("conditions") or []
+        before: Json = next((item for item in conditions if item["type"] == "PodScheduled"), {})
+        if before.get("message") == message:
+            return
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": before.get("lastTransitionTime", now),
+        }
+        others = [item for item in conditions if item["type"] != "PodScheduled"]
+        namespace, name = _key(body)
+        version = body["metadata"]["resourceVersion"]
+        change = {"metadata": {"resourceVersion": version, "uid": body["metadata"]["uid"]},
+                  "status": {"conditions": [*others, condition]}}  # fmt: skip
+        self._client.patch(kube.PODS, name, change, namespace, subresource="status")
+        self._events.record(body, "Warning", "FailedScheduling", message)
+
+    def _wait(self, seen_by: informer.Informer, written: Json) -> None:
+        version = written["metadata"]["resourceVersion"]
+        if not seen_by.wait_version(version, SYNC_SECONDS):
+            raise errors.Retryable(f"the watch has not shown version {version} yet")
+
+
+def _parse(body: Json) -> claims.ResourceClaim:
+    try:
+        return claims.parse(body)
+    except errors.Rejected as error:
+        raise _Unschedulable(f'resourceclaim "{body["metadata"]["name"]}": {error}') from error
+
+
+def _key(body: Json) -> Key:
+    return body["metadata"]["namespace"], body["metadata"]["name"]

@@ -1,0 +1,158 @@
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import polling
+import pytest
+
+from dra_driver.adapters import instances
+
+INSTANCE = """
+import pathlib, sys
+from dra_driver.adapters import instances
+made = instances.Instances(pathlib.Path(sys.argv[1]))
+print("started", flush=True)
+for question in sys.stdin:
+    print(made.is_newest(), flush=True)
+made.close()
+"""
+
+DEAD = f"instance-{9 * 10**18:020d}-1"
+"""The file of an instance that nobody has locked, with a time far ahead."""
+
+
+class Process:
+    """An instance in a process of its own."""
+
+    def __init__(self, directory):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", INSTANCE, str(directory)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._process.stdout.readline() == "started\n"
+
+    def is_newest(self):
+        self._process.stdin.write("?\n")
+        self._process.stdin.flush()
+        return {"True\n": True, "False\n": False}[self._process.stdout.readline()]
+
+    def kill(self):
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(10)
+
+    def end(self):
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def start(tmp_path):
+    made = []
+
+    def starting():
+        made.append(Process(tmp_path))
+        return made[-1]
+
+    yield starting
+    for process in made:
+        process.end()
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_lone_instance_is_the_newest(tmp_path):
+    alone = instances.Instances(tmp_path)
+    assert alone.is_newest()
+    assert len(names(tmp_path)) == 1
+    alone.close()
+    assert names(tmp_path) == []
+
+
+def test_the_instance_that_started_last_is_the_newest(start):
+    old, new = start(), start()
+    assert (old.is_newest(), new.is_newest()) == (False, True)
+
+
+def test_the_older_instance_is_the_newest_again_when_the_newer_one_leaves(start, tmp_path):
+    old, new = start(), start()
+    assert not old.is_newest()
+    new.end()
+    assert old.is_newest()
+    assert len(names(tmp_path)) == 1
+
+
+def test_the_older_instance_is_the_newest_again_when_the_newer_one_is_killed(start, tmp_path):
+    old, new, newest = start(), start(), start()
+    newest.kill()
+    assert (old.is_newest(), new.is_newest()) == (False, True)
+    new.kill()
+    assert polling.until(old.is_newest)
+    assert len(names(tmp_path)) == 1
+
+
+def test_an_instance_that_leaves_does_not_matter_to_a_newer_one(start):
+    old, new = start(), start()
+    old.kill()
+    assert new.is_newest()
+
+
+def test_files_of_dead_instances_are_cleared_away_and_others_stay(start, tmp_path):
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "locks").touch()
+    (tmp_path / DEAD).touch()
+    assert start().is_newest()
+    assert not (tmp_path / DEAD).exists()
+    assert {"claims", "locks"} <= set(names(tmp_path))
+    assert len(names(tmp_path)) == 3
+
+
+def test_instances_of_one_process_know_each_other(tmp_path):
+    old, new = instances.Instances(tmp_path), instances.Instances(tmp_path)
+    assert (old.is_newest(), new.is_newest()) == (False, True)
+    new.close()
+    assert old.is_newest()
+    old.close()
+
+
+def test_two_that_look_at_a_dead_instance_at_once_do_not_take_each_other_for_it(
+    tmp_path, monkeypatch
+):
+    mine = instances.Instances(tmp_path)
+    flock, asked = fcntl.flock, []
+
+    def noted(descriptor, operation):
+        asked.append(operation)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", noted)
+    dead = tmp_path / DEAD
+    dead.touch()
+    assert mine.is_newest()
+    dead.touch()
+    with dead.open("r+") as file:
+        # What another instance does that looks just now.
+        flock(file, asked[-1])
+        assert mine.is_newest()
+    mine.close()
+
+
+def test_an_instance_is_locked_before_others_can_see_it(tmp_path, monkeypatch):
+    flock, seen = fcntl.flock, []
+
+    def noted(descriptor, operation):
+        if operation == fcntl.LOCK_EX:
+            seen.append(list(tmp_path.glob("instance-*")))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", noted)
+    mine = instances.Instances(tmp_path)
+    assert seen == [[]]
+    assert len(names(tmp_path)) == 1
+    mine.close()

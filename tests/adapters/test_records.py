@@ -1,0 +1,200 @@
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from dra_driver import errors
+from dra_driver.adapters import files, records
+from dra_driver.model import prepared
+
+UID = "0a1b2c3d-0000-4000-8000-000000000000"
+
+
+def record(uid=UID, **facts):
+    made = prepared.Record(
+        uid=uid, namespace="team-a", name="train", phase=prepared.Phase.STARTED, boot_id="boot-1",
+        devices=(
+            prepared.PreparedDevice(
+                requests=("gpu",), pool="node-1", device="gpu-0", cdi_ids=("a/b=c",)
+            ),
+        ),
+    )  # fmt: skip
+    return made.model_copy(update=facts)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "claims"
+
+
+@pytest.fixture
+def store(directory):
+    return records.Records(directory)
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_the_directory_is_made_for_us_alone(directory, store):
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert store.contents() == records.Contents({}, {})
+    records.Records(directory)
+
+
+def test_a_record_is_remembered_by_uid_and_forgotten(directory, store):
+    store.write(record())
+    assert names(directory) == [f"{UID}.json"]
+    assert store.get(UID) == record()
+    assert store.contents() == records.Contents({UID: record()}, {})
+    store.remove(UID)
+    store.remove(UID)
+    assert store.get(UID) is None
+    assert store.contents() == records.Contents({}, {})
+    assert names(directory) == []
+
+
+def test_a_later_write_replaces_the_record(store):
+    store.write(record())
+    completed = record(phase=prepared.Phase.COMPLETED)
+    store.write(completed)
+    assert store.get(UID) == completed
+    assert store.contents().records == {UID: completed}
+
+
+def test_what_another_process_writes_and_removes_is_seen(directory, store):
+    store.write(record("one"))
+    assert store.contents().records.keys() == {"one"}
+    script = (
+        "import pathlib, sys\n"
+        "from dra_driver.adapters import records\n"
+        "store = records.Records(pathlib.Path(sys.argv[1]))\n"
+        "one = store.get('one')\n"
+        "store.write(one.model_copy(update={'uid': 'two'}))\n"
+        "store.write(one.model_copy(update={'uid': 'three'}))\n"
+        "store.remove('one')\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(directory)], check=True, timeout=30)
+    assert store.contents() == records.Contents(
+        {"two": record("two"), "three": record("three")}, {}
+    )
+
+
+def test_a_record_that_another_instance_changes_is_seen(directory, store):
+    store.write(record())
+    assert store.contents().records == {UID: record()}
+    changed = record(phase=prepared.Phase.COMPLETED)
+    records.Records(directory).write(changed)
+    assert store.contents().records == {UID: changed}
+
+
+def test_files_that_have_not_changed_are_not_read_again(store, monkeypatch):
+    read = []
+
+    def noted(path):
+        read.append(path.name)
+        return path.read_text()
+
+    monkeypatch.setattr(files, "read", noted)
+    store.write(record("one"))
+    store.write(record("two"))
+    first = store.contents()
+    assert sorted(read) == ["one.json", "two.json"]
+    assert store.contents() == first
+    assert len(read) == 2
+    store.write(record("two", name="other"))
+    assert store.contents().records["two"].name == "other"
+    assert read[2:] == ["two.json"]
+
+
+DAMAGE = {
+    "empty": (b"", "not a record (JSONDecodeError: "),
+    "truncated": (prepared.encode(record()).encode()[:200], "not a record (JSONDecodeError: "),
+    "not JSON": (b"hello\n", "not a record (JSONDecodeError: "),
+    "no object": (b"[1]", "not a record (TypeError: "),
+    "nothing in it": (b"{}", "not a record (KeyError: 'version')"),
+    "not text": (b"\xff\xfe\x00", "not a record (UnicodeDecodeError: "),
+    "of another version": (
+        prepared.encode(record()).replace('"version": 1', '"version": 7').encode(),
+        "version 7 is not 1, the one that this driver reads",
+    ),
+    "with a wrong checksum": (
+        prepared.encode(record()).replace("gpu-0", "gpu-1").encode(),
+        "checksum 'sha256:",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_told_and_stays_with_its_record(directory, store, content, reason):
+    store.write(record("well"))
+    (directory / f"{UID}.json").write_bytes(content)
+    for _ in range(2):
+        contents = store.contents()
+        assert contents.records == {"well": record("well")}
+        assert contents.damaged.keys() == {UID}
+        assert contents.damaged[UID].startswith(reason)
+    with pytest.raises(errors.Rejected) as caught:
+        store.get(UID)
+    assert str(caught.value) == contents.damaged[UID]
+
+
+def test_a_damaged_record_can_be_written_anew(directory, store):
+    (directory / f"{UID}.json").write_text("hello")
+    assert store.contents().damaged.keys() == {UID}
+    store.write(record())
+    assert store.contents() == records.Contents({UID: record()}, {})
+
+
+def test_a_damaged_file_is_set_aside_and_never_overwrites_an_earlier_one(directory, store):
+    for number in range(3):
+        (directory / f"{UID}.json").write_text(f"damage {number}")
+        aside = store.set_aside(UID)
+        assert aside == directory / f"{UID}.json.damaged-{number}"
+    assert store.get(UID) is None
+    assert store.contents() == records.Contents({}, {})
+    assert [
+        (directory / f"{UID}.json.damaged-{number}").read_text() for number in range(3)
+    ] == ["damage 0", "damage 1", "damage 2"]
+
+
+def test_what_killed_processes_left_is_told_and_is_no_record(directory, store):
+    store.write(record("one"))
+    for uid in ("two", "one"):
+        (directory / f".{uid}.json.new").write_text("half")
+    (directory / "notes.txt").write_text("not ours")
+    assert store.leftovers() == [
+        ("one", directory / ".one.json.new"), ("two", directory / ".two.json.new"),
+    ]  # fmt: skip
+    assert store.contents() == records.Contents({"one": record("one")}, {})
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_gone(directory, store, monkeypatch):
+    store.write(record("one"))
+    store.write(record("two"))
+    read = files.read
+
+    def vanishing(path):
+        (directory / "one.json").unlink(missing_ok=True)
+        (directory / "two.json").unlink(missing_ok=True)
+        return read(path)
+
+    monkeypatch.setattr(files, "read", vanishing)
+    assert store.contents() == records.Contents({}, {})
+
+
+def test_a_record_is_durable_before_it_counts_as_written(store, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def noted(descriptor):
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store.write(record())
+    assert synced == [False, True]
+    store.remove(UID)
+    assert synced == [False, True, True]

@@ -1,0 +1,83 @@
+"""Reading a claim from an API server that stumbles."""
+
+import api_cluster
+import plugin_process
+import pytest
+
+from dra_driver.sim.api import options
+
+UNAVAILABLE = options.Fault(status=503, reason="ServiceUnavailable")
+BUSY = options.Fault(status=429, reason="TooManyRequests", retry_after=1)
+BROKEN = options.Fault(status=500, reason="InternalError")
+CUT_OFF = options.Fault(drop="before")
+CUT_OFF_AFTER = options.Fault(drop="after")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [[UNAVAILABLE], [BUSY], [BROKEN], [CUT_OFF] * 3, [CUT_OFF_AFTER], [UNAVAILABLE, CUT_OFF] * 2],
+    ids=["unavailable", "busy", "broken", "cut off", "cut off after", "mixed"],
+)
+def test_a_transient_error_is_tried_again_inside_the_call(kubelet, cluster, faults):
+    ref = cluster.claim("gpu-0")
+    with cluster.faults.claims_of(ref.name, *faults) as happened:
+        assert kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
+    assert happened == faults
+
+
+def test_a_right_that_the_driver_lacks_is_told_at_once(kubelet, cluster, machine):
+    ref = cluster.claim("gpu-0")
+    forbidden = options.Fault(status=403, reason="Forbidden", message="cannot get resourceclaims")
+    with cluster.faults.claims_of(ref.name, *[forbidden] * 3) as happened:
+        error = kubelet.refusal(ref)
+    assert "403 Forbidden: cannot get resourceclaims" in error
+    assert happened == [forbidden]
+    assert machine.files() == []
+
+
+def test_an_api_server_that_stays_away_is_an_error_before_the_call_ends(kubelet, cluster, machine):
+    ref = cluster.claim("gpu-0")
+    with cluster.faults.claims_of(ref.name, *[UNAVAILABLE] * 100):
+        assert "503" in kubelet.refusal(ref, timeout=4)
+    assert machine.files() == []
+
+
+def test_an_api_server_that_never_answers_is_an_error_before_the_call_ends(kubelet, cluster):
+    ref = cluster.claim("gpu-0")
+    with cluster.faults.claims_of(ref.name, *[options.Fault(delay_seconds=6)] * 100):
+        assert str(ref.name) in kubelet.refusal(ref, timeout=4)
+
+
+def test_a_claim_whose_read_never_ends_does_not_lose_the_answers_of_the_others(kubelet, cluster):
+    stuck, good = cluster.claim("gpu-0"), cluster.claim("gpu-1")
+    with cluster.faults.claims_of(stuck.name, *[options.Fault(delay_seconds=6)] * 100):
+        answers = kubelet.ask_prepare(stuck, good, timeout=4.5)
+    assert [bool(answers[ref.uid].error) for ref in (stuck, good)] == [True, False]
+
+
+def test_a_plugin_that_starts_without_an_api_server_answers_and_then_works(
+    own_cluster, own_machine, own_plugin
+):
+    own_cluster.stop()
+    plugin = own_plugin().start()
+    with plugin.registration() as registration:
+        assert registration.get_info().name == api_cluster.DRIVER
+    plugin.wait_log("ResourceSlices not published")
+    own_cluster.start()
+    own_cluster.create_node()
+    ref = own_cluster.claim("gpu-0")
+    assert plugin.kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
+    own_cluster.wait_devices("gpu-0", "gpu-1")
+
+
+def test_a_call_that_comes_before_the_api_server_waits_for_it(own_cluster, own_plugin):
+    ref = own_cluster.claim("gpu-0")
+    body = own_cluster.get_claim(ref)
+    assert body["metadata"]["uid"] == ref.uid
+    plugin = own_plugin().start()
+    with own_cluster.faults.where(lambda _call: options.Fault(drop="before")):
+        answer = []
+        calling = plugin_process.in_background(lambda: answer.append(plugin.kubelet.prepare(ref)))
+        plugin.wait_log("claim not read; trying again", claim_uid=ref.uid)
+    calling.join(api_cluster.DEADLINE)
+    assert answer == [[plugin_process.device(ref, "gpu-0")]]

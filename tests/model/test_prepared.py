@@ -1,0 +1,151 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_driver import errors
+from dra_driver.model import claims, prepared, slices
+
+DEVICE = prepared.PreparedDevice(
+    requests=("gpu",), pool="node-1", device="gpu-0",
+    cdi_ids=("k8s.gpu.nvidia.com/claim=0a1b-gpu-0",),
+)  # fmt: skip
+RECORD = prepared.Record(
+    uid="0a1b", namespace="team-a", name="train", phase=prepared.Phase.STARTED, boot_id="boot-1",
+    devices=(DEVICE,),
+)  # fmt: skip
+
+CHECKSUM = "sha256:15c283985b57b1122d2691175365af08b72dafa2ce48e9a92e5af01ab0b46bb0"
+TEXT = """{
+ "checksum": "%s",
+ "record": {
+  "boot_id": "boot-1",
+  "devices": [
+   {
+    "admin_access": false,
+    "cdi_ids": [
+     "k8s.gpu.nvidia.com/claim=0a1b-gpu-0"
+    ],
+    "device": "gpu-0",
+    "kind": "gpu",
+    "pool": "node-1",
+    "requests": [
+     "gpu"
+    ],
+    "share_id": null
+   }
+  ],
+  "name": "train",
+  "namespace": "team-a",
+  "phase": "started",
+  "rebuilt": false,
+  "uid": "0a1b"
+ },
+ "version": 1
+}
+""".replace("%s", CHECKSUM)
+
+
+def test_the_file_of_a_record_is_stable():
+    assert prepared.encode(RECORD) == TEXT
+
+
+def test_a_file_of_an_older_driver_without_later_fields_is_read():
+    body = json.loads(TEXT)["record"]
+    for field in ("rebuilt",):
+        del body[field]
+    assert prepared.decode(_document(body)) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not a record (JSONDecodeError: Expecting value: line 1 column 1 (char 0))"),
+        (TEXT[:100], "not a record (JSONDecodeError: "),
+        ("null", "not a record (TypeError: "),
+        ("[]", "not a record (TypeError: "),
+        ("{}", "not a record (KeyError: 'version')"),
+        ('{"version": 1, "checksum": ""}', "not a record (KeyError: 'record')"),
+        (
+            TEXT.replace('"version": 1', '"version": 2'),
+            "version 2 is not 1, the one that this driver reads: was it written by a newer driver?",
+        ),
+        (
+            TEXT.replace("gpu-0", "gpu-1"),
+            f"checksum {CHECKSUM!r} does not match the content",
+        ),
+    ],
+)
+def test_a_damaged_file_is_refused_with_the_reason(text, reason):
+    with pytest.raises(errors.Rejected) as caught:
+        prepared.decode(text)
+    assert str(caught.value).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "change", [{"phase": "half"}, {"surprise": 1}, {"uid": None}, {"devices": [{"pool": "p"}]}]
+)
+def test_content_that_is_no_record_is_refused_though_its_checksum_is_right(change):
+    body = json.loads(TEXT)["record"] | change
+    with pytest.raises(errors.Rejected, match="content is not a record: "):
+        prepared.decode(_document(body))
+
+
+@pytest.mark.parametrize("body", [None, [], "text", 1])
+def test_content_that_is_no_object_is_refused(body):
+    with pytest.raises(errors.Rejected, match="content is not a record: "):
+        prepared.decode(_document(body))
+
+
+def _document(body):
+    return json.dumps({"version": 1, "checksum": prepared._checksum(body), "record": body})
+
+
+def test_a_record_names_its_claim():
+    assert RECORD.ref == claims.ClaimRef("team-a", "train", claims.ClaimUid("0a1b"))
+
+
+def test_a_record_holds_its_devices_by_pool_and_name():
+    assert RECORD.holds(slices.DeviceId("gpu.nvidia.com", "node-1", "gpu-0"))
+    assert RECORD.holds(DEVICE)
+    assert not RECORD.holds(slices.DeviceId("gpu.nvidia.com", "node-2", "gpu-0"))
+    assert not RECORD.holds(slices.DeviceId("gpu.nvidia.com", "node-1", "gpu-1"))
+
+
+def test_admin_access_holds_nothing():
+    admin = DEVICE.model_copy(update={"admin_access": True})
+    assert not RECORD.model_copy(update={"devices": (admin,)}).holds(DEVICE)
+
+
+NAMES = st.text(min_size=1, max_size=8)
+RECORDS = st.builds(
+    prepared.Record,
+    uid=NAMES, namespace=NAMES, name=NAMES, phase=st.sampled_from(prepared.Phase), boot_id=NAMES,
+    rebuilt=st.booleans(),
+    devices=st.lists(
+        st.builds(
+            prepared.PreparedDevice,
+            requests=st.lists(NAMES, max_size=3).map(tuple), pool=NAMES, device=NAMES,
+            cdi_ids=st.lists(NAMES, max_size=2).map(tuple),
+            share_id=st.one_of(st.none(), NAMES), admin_access=st.booleans(),
+        ),
+        max_size=3,
+    ).map(tuple),
+)  # fmt: skip
+
+
+@given(RECORDS)
+def test_any_record_is_read_back_equal(record):
+    assert prepared.decode(prepared.encode(record)) == record
+
+
+@given(st.integers(0, len(TEXT) - 1), st.characters(codec="ascii", exclude_categories=["Cc"]))
+def test_no_single_changed_character_goes_unnoticed(position, character):
+    changed = TEXT[:position] + character + TEXT[position + 1 :]
+    try:
+        record = prepared.decode(changed)
+    except errors.Rejected:
+        return
+    # White space between tokens means nothing.
+    assert record == RECORD

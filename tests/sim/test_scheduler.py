@@ -1,0 +1,404 @@
+"""Pods get nodes and devices, over real HTTP. The claim controller runs where templates need it."""
+
+import pytest
+from control_plane import DRIVER, ControlPlane, alternative, gpu, request
+from polling import until
+
+from dra_driver.adapters import kube
+from dra_driver.sim import claim_status
+from dra_driver.sim.api import options as api_options
+
+MODEL = f'device.attributes["{DRIVER}"].model'
+
+
+def _pool(name):
+    return {"name": name, "generation": 1, "resourceSliceCount": 1}
+
+
+@pytest.fixture
+def plane(tmp_path):
+    running = ControlPlane(tmp_path)
+    running.add_class(f'device.driver == "{DRIVER}"')
+    yield running
+    running.close()
+
+
+def test_a_pod_with_a_claim_gets_a_device_and_the_node_of_it(plane):
+    plane.add_node("node-a")
+    plane.add_node("node-b")
+    plane.add_slice("node-b", "gpu-0", "gpu-1")
+    plane.add_claim("mine")
+    pod = plane.add_pod("pod", claims={"gpu": "mine"})
+    plane.start_scheduler()
+    assert plane.node_of("pod") == "node-b"
+    claim = plane.claim("mine")
+    assert claim["metadata"]["finalizers"] == [claim_status.FINALIZER]
+    assert claim["status"]["reservedFor"] == [
+        {"resource": "pods", "name": "pod", "uid": pod["metadata"]["uid"]}
+    ]
+    assert claim["status"]["allocation"]["devices"]["results"] == [
+        {"request": "gpu", "driver": DRIVER, "pool": "node-b", "device": "gpu-0"}
+    ]
+    until(lambda: plane.events_of("pod", "Scheduled"))
+
+
+def test_a_pod_without_claims_gets_a_node(plane):
+    plane.add_node("node-a")
+    plane.add_pod("pod")
+    plane.start_scheduler()
+    assert plane.node_of("pod") == "node-a"
+
+
+def test_pods_in_a_row_never_get_one_device(plane):
+    plane.start_controller().start_scheduler()
+    plane.add_node("node-a")
+    plane.add_slice("node-a", *[f"gpu-{n}" for n in range(8)])
+    plane.add_template("one")
+    for number in range(12):
+        plane.add_pod(f"pod-{number:02}", templates={"gpu": "one"})
+
+    def placed():
+        items, _ = plane.client.list(kube.PODS, "default")
+        return sum("nodeName" in item["spec"] for item in items) == 8
+
+    until(placed, what="8 pods with a node")
+    given = [name for claim in plane.claims() for name in plane.devices_of(claim)]
+    assert sorted(given) == [f"node-a/gpu-{n}" for n in range(8)]
+
+
+def test_pods_spread_over_equal_nodes(plane):
+    for node in ("node-a", "node-b"):
+        plane.add_node(node)
+        plane.add_slice(node, "gpu-0", "gpu-1")
+    for number in range(4):
+        plane.add_claim(f"claim-{number}")
+        plane.add_pod(f"pod-{number}", claims={"gpu": f"claim-{number}"})
+    plane.start_scheduler()
+    assert [plane.node_of(f"pod-{n}") for n in range(4)] == ["node-a", "node-b"] * 2
+
+
+def test_several_claims_of_a_pod_are_met_on_one_node(plane):
+    plane.add_node("node-a")
+    plane.add_node("node-b")
+    plane.add_slice("node-a", "gpu-0")
+    plane.add_slice("node-b", "gpu-0", "gpu-1")
+    plane.add_claim("one")
+    plane.add_claim("two")
+    plane.add_pod("pod", claims={"x": "one", "y": "two"})
+    plane.start_scheduler()
+    assert plane.node_of("pod") == "node-b"
+    assert (plane.devices_of("one"), plane.devices_of("two")) == (
+        ["node-b/gpu-0"],
+        ["node-b/gpu-1"],
+    )
+
+
+def test_a_claim_that_is_allocated_is_shared_on_its_node(plane):
+    plane.add_node("node-a")
+    plane.add_node("node-b")
+    plane.add_slice("node-b", "gpu-0")
+    plane.add_claim("ours")
+    plane.add_pod("first", claims={"gpu": "ours"})
+    plane.start_scheduler()
+    plane.node_of("first")
+    plane.add_pod("second", claims={"gpu": "ours"})
+    assert plane.node_of("second") == "node-b"
+    assert plane.users_of("ours") == ["first", "second"]
+
+
+def test_first_available_picks_the_node_that_has_the_preferred_device(plane):
+    plane.add_node("node-a")
+    plane.add_node("node-b")
+    plane.add_slice("node-a", gpu("gpu-0", "t4"))
+    plane.add_slice("node-b", gpu("gpu-0", "h100"))
+    wanted = {
+        "name": "gpu",
+        "firstAvailable": [
+            {"name": "best", **alternative(f'{MODEL} == "h100"')},
+            {"name": "good", **alternative(f'{MODEL} == "t4"')},
+        ],
+    }
+    plane.add_claim("one", wanted)
+    plane.add_claim("two", wanted)
+    plane.add_pod("first", claims={"gpu": "one"})
+    plane.start_scheduler()
+    assert plane.node_of("first") == "node-b"
+    plane.add_pod("second", claims={"gpu": "two"})
+    assert plane.node_of("second") == "node-a"
+    (result,) = plane.claim("two")["status"]["allocation"]["devices"]["results"]
+    assert result["request"] == "gpu/good"
+
+
+class TestNoNodeFits:
+    def test_the_pod_is_told_why_by_condition_and_event(self, plane):
+        plane.add_node("node-a")
+        plane.add_node("node-b", unschedulable=True)
+        plane.add_slice("node-a", gpu("gpu-0", "t4"), gpu("gpu-1", "t4"))
+        plane.add_claim("mine", request("gpu", f'{MODEL} == "h100"'))
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        plane.start_scheduler()
+        message = plane.refusal_of("pod")
+        assert message == (
+            "0/2 nodes are available: 1 node(s) were unschedulable; "
+            '1 cannot allocate request "gpu" of claim mine: 2 devices: '
+            f'2 not matched by selector "{MODEL} == "h100"".'
+        )
+        (event,) = until(lambda: plane.events_of("pod", "FailedScheduling"))
+        assert (event["type"], event["message"]) == ("Warning", message)
+        assert plane.devices_of("mine") == []
+
+    @pytest.mark.parametrize(
+        ("node", "pod", "reason"),
+        [
+            ({"unschedulable": True}, {}, "1 node(s) were unschedulable"),
+            ({"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}, {},
+             "1 node(s) had untolerated taint {k: v}"),
+            ({}, {"nodeSelector": {"zone": "z9"}},
+             "1 node(s) didn't match Pod's node affinity/selector"),
+        ],
+    )  # fmt: skip
+    def test_a_node_that_does_not_take_the_pod_is_told(self, plane, node, pod, reason):
+        plane.add_node("node-a", **node)
+        plane.add_pod("pod", **pod)
+        plane.start_scheduler()
+        assert plane.refusal_of("pod") == f"0/1 nodes are available: {reason}."
+
+    def test_an_expression_that_fails_stops_the_pod_on_all_nodes(self, plane):
+        plane.add_node("node-a")
+        plane.add_node("node-b")
+        plane.add_slice("node-a", "gpu-0")
+        plane.add_slice("node-b", gpu("gpu-0", "h100"))
+        plane.add_claim("mine", request("gpu", f'{MODEL} == "h100"'))
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        plane.start_scheduler()
+        assert "no such key: model" in plane.refusal_of("pod")
+
+    def test_a_class_that_is_missing_is_named(self, plane):
+        plane.add_node("node-a")
+        plane.add_claim("mine", request("gpu", device_class="nope"))
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        plane.start_scheduler()
+        assert "device class nope does not exist" in plane.refusal_of("pod")
+
+    def test_a_claim_that_is_missing_is_named(self, plane):
+        plane.add_node("node-a")
+        plane.add_pod("pod", claims={"gpu": "nope"})
+        plane.start_scheduler()
+        assert plane.refusal_of("pod") == 'resourceclaim "nope" not found'
+
+    def test_a_claim_of_a_template_is_waited_for(self, plane):
+        plane.add_node("node-a")
+        plane.add_pod("pod", templates={"gpu": "one"})
+        plane.start_scheduler()
+        assert plane.refusal_of("pod") == (
+            "waiting for the claim 'gpu' to be made from template one"
+        )
+
+    def test_a_claim_that_was_made_for_another_pod_is_refused(self, plane):
+        plane.add_node("node-a")
+        plane.add_claim("other")
+        plane.add_pod("pod", templates={"gpu": "one"})
+        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "other"}]}
+        plane.client.patch(kube.PODS, "pod", {"status": status}, "default", subresource="status")
+        plane.start_scheduler()
+        assert 'was not created for pod "default/pod"' in plane.refusal_of("pod", "created")
+
+    def test_an_extended_resource_is_refused_by_name(self, plane):
+        plane.add_node("node-a")
+        limits = {"limits": {"nvidia.com/gpu": 1, "cpu": 1}}
+        plane.add_pod("pod", containers=[{"name": "c", "image": "i", "resources": limits}])
+        plane.start_scheduler()
+        message = plane.refusal_of("pod")
+        assert message.startswith("containers ask for nvidia.com/gpu: extended resources are not")
+
+    def test_a_claim_that_256_pods_use_takes_no_more(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        claim = plane.add_claim("ours")
+        users = [{"resource": "pods", "name": f"p{n}", "uid": f"u{n}"} for n in range(256)]
+        result = {"request": "gpu", "driver": DRIVER, "pool": "node-a", "device": "gpu-0"}
+        claim["status"] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+        plane.client.replace_status(kube.CLAIMS, claim, "default")
+        plane.add_pod("pod", claims={"gpu": "ours"})
+        plane.start_scheduler()
+        assert "in use by 256 pods" in plane.refusal_of("pod")
+
+    def test_pods_of_other_schedulers_are_left_alone(self, plane):
+        plane.add_node("node-a")
+        plane.add_pod("theirs", schedulerName="other")
+        plane.add_pod("gated", schedulingGates=[{"name": "g"}])
+        plane.start_scheduler()
+        plane.add_pod("ours")
+        plane.node_of("ours")
+        for name in ("theirs", "gated"):
+            assert "nodeName" not in plane.pod(name)["spec"]
+            assert "conditions" not in plane.pod(name)["status"]
+
+
+class TestTriedAgain:
+    @pytest.fixture
+    def waiting(self, plane):
+        """A pod that does not fit for want of an h100."""
+        plane.add_node("node-a")
+        plane.add_slice("node-a", gpu("gpu-0", "t4"))
+        plane.add_claim("mine", request("gpu", f'{MODEL} == "h100"'))
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        plane.start_scheduler()
+        plane.refusal_of("pod")
+        return plane
+
+    def test_when_a_node_brings_devices(self, waiting):
+        waiting.add_node("node-b")
+        waiting.add_slice("node-b", gpu("gpu-0", "h100"))
+        assert waiting.node_of("pod") == "node-b"
+
+    def test_when_a_slice_changes(self, waiting):
+        body = waiting.client.get(kube.SLICES, "slice-node-a")
+        body["spec"]["devices"] = [gpu("gpu-0", "h100")]
+        waiting.client.replace(kube.SLICES, body)
+        assert waiting.node_of("pod") == "node-a"
+
+    def test_when_the_class_is_made(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        plane.add_claim("mine", request("gpu", device_class="late"))
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        plane.start_scheduler()
+        plane.refusal_of("pod", "late")
+        plane.add_class(name="late")
+        assert plane.node_of("pod") == "node-a"
+
+    def test_when_the_claim_is_made(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        plane.add_pod("pod", claims={"gpu": "late"})
+        plane.start_scheduler()
+        plane.refusal_of("pod", "not found")
+        plane.add_claim("late")
+        assert plane.node_of("pod") == "node-a"
+
+    def test_when_a_node_is_uncordoned(self, plane):
+        plane.add_node("node-a", unschedulable=True)
+        plane.add_pod("pod")
+        plane.start_scheduler()
+        plane.refusal_of("pod", "unschedulable")
+        plane.client.patch(kube.NODES, "node-a", {"spec": {"unschedulable": None}})
+        assert plane.node_of("pod") == "node-a"
+
+    def test_when_a_pod_gives_its_device_back(self, plane):
+        plane.start_controller().start_scheduler()
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        plane.add_template("one")
+        plane.add_pod("first", templates={"gpu": "one"})
+        plane.node_of("first")
+        plane.add_pod("second", templates={"gpu": "one"})
+        assert "1 device: 1 in use" in plane.refusal_of("second", "in use")
+        plane.finish("first")
+        assert plane.node_of("second") == "node-a"
+
+    def test_the_condition_follows_the_reason_and_keeps_its_time(self, waiting):
+        before = waiting.pod("pod")["status"]["conditions"]
+        waiting.add_node("node-b", unschedulable=True)
+        waiting.refusal_of("pod", "0/2 nodes are available: 1 node(s) were unschedulable")
+        (after,) = waiting.pod("pod")["status"]["conditions"]
+        assert after["lastTransitionTime"] == before[0]["lastTransitionTime"]
+
+
+def test_devices_that_tie_a_pod_to_a_node_that_is_closed_are_given_back(plane):
+    plane.add_node("node-a")
+    plane.add_slice("node-a", "gpu-0")
+    plane.add_claim("mine")
+    plane.add_pod("gone", claims={"gpu": "mine"})
+    plane.start_scheduler()
+    plane.node_of("gone")
+    # The reservation ends, the allocation stays: as after a crash between two writes.
+    claim = plane.claim("mine")
+    del claim["status"]["reservedFor"]
+    plane.client.replace_status(kube.CLAIMS, claim, "default")
+    plane.client.patch(kube.NODES, "node-a", {"spec": {"unschedulable": True}})
+    plane.add_node("node-b")
+    plane.add_slice("node-b", "gpu-7")
+    plane.add_pod("pod", claims={"gpu": "mine"})
+    assert plane.node_of("pod") == "node-b"
+    assert plane.devices_of("mine") == ["node-b/gpu-7"]
+
+
+def test_devices_that_another_pod_uses_are_not_taken_from_it(plane):
+    plane.add_node("node-a")
+    plane.add_slice("node-a", "gpu-0")
+    plane.add_claim("ours")
+    plane.add_pod("first", claims={"gpu": "ours"})
+    plane.start_scheduler()
+    plane.node_of("first")
+    plane.add_node("node-b")
+    plane.add_slice("node-b", "gpu-7")
+    plane.add_pod(
+        "second", claims={"gpu": "ours"}, nodeSelector={"kubernetes.io/hostname": "node-b"}
+    )
+    assert "1 node(s) cannot use the devices that the pod's claims have" in plane.refusal_of(
+        "second"
+    )
+    assert plane.devices_of("ours") == ["node-a/gpu-0"]
+
+
+class TestTrouble:
+    @pytest.mark.parametrize(
+        ("resource", "subresource", "status"),
+        [
+            ("resourceclaims", "", 409),
+            ("resourceclaims", "status", 409),
+            ("resourceclaims", "status", 503),
+            ("pods", "binding", 500),
+        ],
+    )
+    def test_a_write_that_is_refused_is_made_again(self, tmp_path, resource, subresource, status):
+        left = [api_options.Fault(status=status, reason="Conflict" if status == 409 else "Broken")]
+
+        def fault(call):
+            of_scheduler = call.user_agent == "scheduler" and call.resource == resource
+            writes = call.verb in ("create", "update") and call.subresource == subresource
+            return left.pop() if left and of_scheduler and writes else None
+
+        plane = ControlPlane(tmp_path, fault=fault)
+        try:
+            plane.add_class()
+            plane.add_node("node-a")
+            plane.add_slice("node-a", "gpu-0", "gpu-1")
+            plane.add_claim("mine")
+            plane.add_pod("pod", claims={"gpu": "mine"})
+            plane.start_scheduler()
+            assert plane.node_of("pod") == "node-a"
+            assert left == []
+            assert plane.devices_of("mine") == ["node-a/gpu-0"]
+        finally:
+            plane.close()
+
+    def test_a_slice_that_cannot_be_read_does_not_stop_the_others(self, tmp_path):
+        plane = ControlPlane(tmp_path, enabled_gates=frozenset({"DRAListTypeAttributes"}))
+        try:
+            plane.add_class()
+            plane.add_node("node-a")
+            listed = {"name": "gpu-0", "attributes": {"x": {"strings": ["y"]}}}
+            plane.add_slice("node-a", listed, name="unreadable", pool=_pool("p"))
+            plane.add_slice("node-a", "gpu-1", name="readable")
+            plane.add_claim("mine")
+            plane.add_pod("pod", claims={"gpu": "mine"})
+            plane.start_scheduler()
+            assert plane.node_of("pod") == "node-a"
+            assert plane.devices_of("mine") == ["node-a/gpu-1"]
+        finally:
+            plane.close()
+
+    def test_a_scheduler_that_starts_again_knows_what_is_in_use(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        plane.add_claim("one")
+        plane.add_claim("two")
+        plane.add_pod("first", claims={"gpu": "one"})
+        plane.start_scheduler()
+        plane.node_of("first")
+        plane.stop_parts()
+        plane.add_pod("second", claims={"gpu": "two"})
+        plane.start_scheduler()
+        assert "1 in use" in plane.refusal_of("second")
