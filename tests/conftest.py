@@ -1,0 +1,22 @@
+"""Tests that need a GPU or podman say so by a marker, and are skipped where there is none."""
+
+import os
+import pathlib
+import shutil
+
+import pytest
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/bin"
+_PODMAN_TOOLS = ("podman", "runc", "busybox", "unshare")
+
+
+def pytest_collection_modifyitems(items):
+    no_gpu = pytest.mark.skip(reason="no NVIDIA driver: /dev/nvidiactl is absent")
+    no_podman = pytest.mark.skip(reason="podman, runc, busybox-static and root are needed")
+    has_gpu = pathlib.Path("/dev/nvidiactl").exists()
+    has_podman = os.geteuid() == 0 and all(shutil.which(tool, path=_PATH) for tool in _PODMAN_TOOLS)
+    for item in items:
+        if "gpu" in item.keywords and not has_gpu:
+            item.add_marker(no_gpu)
+        if "podman" in item.keywords and not has_podman:
+            item.add_marker(no_podman)
