@@ -1,7 +1,8 @@
 """Settings of each app: one frozen object from defaults < file < environment < flags.
 
 A field is one setting: `--node-name` on the command line, `DRA_DRIVER_NODE_NAME` in the
-environment, `nodeName` in the file. Its description is its help text.
+environment, `nodeName` in the file. Its description is its help text. An empty variable counts as
+one that is not set.
 """
 
 import argparse
@@ -47,6 +48,12 @@ class Settings(pydantic.BaseModel):
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="JSON lines, text, or text on a terminal and JSON elsewhere."
     )
+
+    @pydantic.field_validator("*")
+    @classmethod
+    def _absolute(cls, value: object) -> object:
+        """The kubelet and the container runtime are told paths, and run elsewhere."""
+        return value.absolute() if isinstance(value, pathlib.Path) else value
 
 
 class KubeletPlugin(Settings):
@@ -177,7 +184,7 @@ def add_flags(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
             metavar=_metavar(name, field.annotation),
             dest=name,
             default=None,
-            help=f"{field.description}{shown} [env: {_variable(name)}]".replace("%", "%%"),
+            help=f"{field.description}{shown} [env: {_variables(name)}]".replace("%", "%%"),
         )
 
 
@@ -229,6 +236,8 @@ def _from_environment(
             yield name, environment[variable], f"environment variable {variable}"
     known = {_variable(name): name for name in model.model_fields}
     for variable, value in sorted(environment.items()):
+        if variable in known and not value:
+            continue
         if variable in known:
             yield known[variable], value, f"environment variable {variable}"
         elif (
@@ -253,6 +262,11 @@ def _explain(error: Any, sources: Mapping[str, str]) -> str:
 
 def _variable(name: str) -> str:
     return ENVIRONMENT_PREFIX + name.upper()
+
+
+def _variables(name: str) -> str:
+    common = _COMMON_VARIABLES.get(name)
+    return f"{_variable(name)}, or else {common}" if common else _variable(name)
 
 
 def _metavar(name: str, annotation: Any) -> str:

@@ -26,10 +26,16 @@ def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None =
     """Set logging up for the process: JSON lines, or text for a person at a terminal."""
     out = stream or sys.stderr
     console = log_format == "console" or (log_format == "auto" and out.isatty())
+    # A trace without the values of variables: a token may be among them.
+    trace = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     renderers: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        [
+            structlog.dev.ConsoleRenderer(
+                colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
         if console
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [structlog.processors.ExceptionRenderer(trace), structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[

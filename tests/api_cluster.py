@@ -22,7 +22,7 @@ NODE = "node-1"
 DRIVER = "gpu.nvidia.com"
 ADMIN_NAMESPACE = "admin"
 """A namespace whose claims may ask for admin access."""
-DEADLINE = 30.0
+DEADLINE = 6.0
 """Seconds until a wait for something that must happen is given up."""
 
 
@@ -40,12 +40,12 @@ class Faults:
 
     def __init__(self) -> None:
         self.calls: list[routing.Call] = []
-        self._rule: Callable[[routing.Call], api_options.Fault | None] = lambda _call: None
+        self.rule: Callable[[routing.Call], api_options.Fault | None] | None = None
 
     def ask(self, call: routing.Call) -> api_options.Fault | None:
         """See `api_options.Options.fault`."""
         self.calls.append(call)
-        return self._rule(call)
+        return self.rule(call) if self.rule else None
 
     @contextlib.contextmanager
     def where(
@@ -60,11 +60,11 @@ class Faults:
                 happened.append(fault)
             return fault
 
-        self._rule = noting
+        self.rule = noting
         try:
             yield happened
         finally:
-            self._rule = lambda _call: None
+            self.rule = None
 
     def claims_of(self, name: str, *faults: api_options.Fault) -> Any:
         """Inside the block the first reads of this claim meet these faults, one each."""
@@ -164,6 +164,16 @@ class Cluster:
         namespace = body["metadata"]["namespace"]
         changed = body | {"status": {"allocation": allocation}}
         return self.client.replace_status(self.claims, changed, namespace)
+
+    def give_uid(self, ref: claims.ClaimRef, uid: str) -> claims.ClaimRef:
+        """The claim with a UID that was another server's; no client can do that."""
+        assert self._api is not None
+        objects, key = self._api.store, (ref.namespace, ref.name)
+        body = objects.get("resourceclaims.resource.k8s.io", key)
+        assert body is not None
+        renamed = body | {"metadata": body["metadata"] | {"uid": uid}}
+        objects.put("resourceclaims.resource.k8s.io", renamed)
+        return dataclasses.replace(ref, uid=claims.ClaimUid(uid))
 
     def reallocate(self, ref: claims.ClaimRef, *results: str | Json) -> None:
         """Give the claim other devices, as after the pod was gone and another came."""

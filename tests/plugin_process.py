@@ -29,8 +29,7 @@ T = TypeVar("T")
 TWO_GPUS = "h100-80gb-hbm3:1,t4:1"
 
 _COMMAND = (sys.executable, "-m", "dra_driver", "kubelet-plugin")
-_LINES = ("{", "dra-driver: ")
-"""How lines of the log begin: as JSON, or as the last word of the command line."""
+_TRACES = ("Traceback", "Exception")
 _OURS = ("DRA_DRIVER_", "NODE_NAME", "KUBECONFIG")
 
 
@@ -220,7 +219,7 @@ class Plugin:
         return [
             line
             for line in self.log_text().splitlines()
-            if "unexpectedly" in line or "start failed" in line or not line.startswith(_LINES)
+            if "unexpectedly" in line or "start failed" in line or line.startswith(_TRACES)
             if not any(text in line for text in self._expected)
         ]
 

@@ -2,8 +2,10 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
+from typing import IO
 
 
 class RawServer:
@@ -12,7 +14,7 @@ class RawServer:
     A connection is cut after its script; `requests` has what came, as text.
     """
 
-    def __init__(self, scripts: list[list[bytes]], context: "object | None" = None) -> None:
+    def __init__(self, scripts: list[list[bytes]], context: ssl.SSLContext | None = None) -> None:
         self._scripts = list(scripts)
         self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -34,10 +36,8 @@ class RawServer:
         if self._context is not None:
             connection = self._context.wrap_socket(connection, server_side=True)
         with connection:
-            data = b""
-            while b"\r\n\r\n" not in data:
-                data += connection.recv(65536)
-            self.requests.append(data.decode())
+            with connection.makefile("rb") as stream:
+                self.requests.append(_read(stream).decode())
             for piece in script:
                 connection.sendall(piece)
 
@@ -51,8 +51,19 @@ class RawServer:
         self._thread.join(15)
 
 
+def _read(stream: IO[bytes]) -> bytes:
+    head, length = b"", 0
+    while not head.endswith(b"\r\n\r\n"):
+        line = stream.readline()
+        name, _, value = line.partition(b": ")
+        if name.lower() == b"content-length":
+            length = int(value)
+        head += line
+    return head + stream.read(length)
+
+
 @contextlib.contextmanager
-def serving(*scripts: list[bytes], context: "object | None" = None) -> Iterator[RawServer]:
+def serving(*scripts: list[bytes], context: ssl.SSLContext | None = None) -> Iterator[RawServer]:
     server = RawServer(list(scripts), context)
     server.start()
     try:

@@ -100,7 +100,8 @@ class Informer:
                 backoff = FIRST_BACKOFF
                 self._follow(version)
             except kube.Gone:
-                continue
+                # Common, and no error. The pause is for a server that says it again and again.
+                self._stop.wait(FIRST_BACKOFF)
             except (kube.ApiError, errors.Retryable) as error:
                 self._on_error(error)
                 self._stop.wait(backoff)
@@ -131,9 +132,14 @@ class Informer:
                 self._watch = watch
             if self._stop.is_set():
                 watch.stop()
+            silent = True
             for kind, item in watch:
+                silent = False
                 version = _version(item)
                 self._apply(kind, item)
+            if silent:
+                # A server or proxy that ends every watch at once must not make us spin.
+                self._stop.wait(FIRST_BACKOFF)
 
     def _apply(self, kind: str, item: Json) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ import json
 import pathlib
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import kubernetes
@@ -119,7 +119,7 @@ class Watch:
                 if event["type"] == "ERROR":
                     raise _error(self._request, event["object"].get("code", 500), event["object"])
                 yield event["type"], event["object"]
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
             if not self._stopped.is_set():
                 raise Unavailable(self._request, 0, "watch broke", str(error)) from error
         finally:
@@ -158,9 +158,11 @@ class Client:
                 )
             else:
                 kubernetes.config.load_incluster_config(client_configuration=configuration)
-        except (kubernetes.config.ConfigException, OSError) as error:
+        except Exception as error:
+            # A malformed file raises whatever the package stumbles over first.
+            reason = str(error).rstrip(".") or type(error).__name__
             raise errors.Fatal(
-                f"kubeconfig {kubeconfig or '(in cluster)'}: {error}. Pass --kubeconfig FILE, "
+                f"kubeconfig {kubeconfig or '(in cluster)'}: {reason}. Pass --kubeconfig FILE, "
                 "or run in a pod with a service account"
             ) from error
         configuration.connection_pool_maxsize = 16
@@ -218,9 +220,9 @@ class Client:
             "timeoutSeconds": str(WATCH_TIMEOUT),
         }
         path = resource.path(namespace)
-        response = self._request("GET", path, query=query, read_timeout=WATCH_TIMEOUT + 15)
+        response = self._request("GET", path, query=query, timeout=WATCH_TIMEOUT + 15)
         if response.status >= 400:
-            raise _error(f"watch {path}", response.status, _status(response))
+            raise _error(f"watch {path}", response.status, _status(response, f"watch {path}"))
         return Watch(response, f"watch {path}")
 
     def create(self, resource: Resource, body: Json, namespace: str | None = None) -> Json:
@@ -287,20 +289,10 @@ class Client:
         """DELETE of all objects that match."""
         self._call("DELETE", resource.path(namespace), query=_selectors(field_selector, None))
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Body | None = None,
-        content_type: str = "application/json",
-        timeout: float = REQUEST_TIMEOUT,
-    ) -> Json:
-        response = self._request(
-            method, path, query=query, body=body, content_type=content_type, read_timeout=timeout
-        )
-        document = _status(response)
+    def _call(self, method: str, path: str, **options: Any) -> Json:
+        """The object that is answered; `options` are those of `_request`."""
+        response = self._request(method, path, **options)
+        document = _status(response, f"{method} {path}")
         if response.status >= 400:
             raise _error(f"{method} {path}", response.status, document)
         return document
@@ -313,7 +305,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Body | None = None,
         content_type: str = "application/json",
-        read_timeout: float = REQUEST_TIMEOUT,
+        timeout: float = REQUEST_TIMEOUT,
     ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         settings: Any = self._configuration.auth_settings()
@@ -327,13 +319,17 @@ class Client:
                 url,
                 headers=headers,
                 body=None if body is None else json.dumps(body).encode(),
-                timeout=urllib3.Timeout(
-                    connect=min(REQUEST_TIMEOUT, read_timeout), read=read_timeout
-                ),
+                timeout=urllib3.Timeout(connect=min(REQUEST_TIMEOUT, timeout), read=timeout),
                 preload_content=False,
                 # A kept-alive connection that the server closed meanwhile is tried once more;
                 # only a request that changes nothing may be sent twice.
-                retries=_OnceMore(1, allowed_methods={"GET"}, raise_on_status=False),
+                retries=_OnceMore(
+                    1,
+                    allowed_methods={"GET"},
+                    raise_on_status=False,
+                    # How long to wait is the caller's business: it has a deadline.
+                    respect_retry_after_header=False,
+                ),
             )
         except urllib3.exceptions.HTTPError as error:
             raise Unavailable(f"{method} {path}", 0, "no answer", str(error)) from error
@@ -343,11 +339,19 @@ class Client:
 class _OnceMore(urllib3.Retry):
     """Retries what broke, but not what took too long: the time is up then."""
 
-    def increment(self, *arguments: Any, error: Any = None, **options: Any) -> urllib3.Retry:
+    def increment(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        response: urllib3.BaseHTTPResponse | None = None,
+        error: Exception | None = None,
+        _pool: Any = None,
+        _stacktrace: Any = None,
+    ) -> Self:
         """The retries that are left; raises the error where there are none."""
         if isinstance(error, urllib3.exceptions.TimeoutError):
             raise error
-        return super().increment(*arguments, error=error, **options)
+        return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
 def served_versions(
@@ -370,12 +374,12 @@ def _sub(path: str, subresource: str | None) -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
-def _status(response: urllib3.BaseHTTPResponse) -> Json:
-    """The JSON body; a proxy's plain text becomes the message of a Status."""
+def _status(response: urllib3.BaseHTTPResponse, request: str) -> Json:
+    """The JSON body; the plain text of a proxy's error becomes the message of a Status."""
     try:
         data = response.read()
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Unavailable("response", 0, "connection broke", str(error)) from error
+        raise Unavailable(request, 0, "connection broke", str(error)) from error
     finally:
         response.release_conn()
     try:
@@ -384,14 +388,13 @@ def _status(response: urllib3.BaseHTTPResponse) -> Json:
         document = None
     if isinstance(document, dict):
         return document
-    return {"reason": "Unknown", "message": data[:300].decode(errors="replace")}
+    text = data[:300].decode(errors="replace")
+    if response.status < 400:
+        raise Unavailable(request, response.status, "not an object", text or "no message")
+    return {"reason": "Unknown", "message": text}
 
 
 def _error(request: str, status: int, document: Json) -> ApiError:
     kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
-    return kind(
-        request,
-        status,
-        document.get("reason") or "Unknown",
-        document.get("message") or "no message",
-    )
+    reason, message = document.get("reason") or "Unknown", document.get("message") or "no message"
+    return kind(request, status, reason, message)

@@ -33,13 +33,8 @@ class ApiClaims:
         backoff = FIRST_BACKOFF
         while True:
             try:
-                resource = self._claims(_timeout(deadline))
-                body = self._client.get(
-                    resource, ref.name, ref.namespace, timeout=_timeout(deadline)
-                )
-                return claims.parse_outcome(body)
-            except kube.NotFound:
-                return None
+                body = self._read(ref, deadline)
+                return None if body is None else claims.parse_outcome(body)
             except errors.Retryable as error:
                 if time.monotonic() + backoff > deadline:
                     raise
@@ -55,6 +50,22 @@ class ApiClaims:
         """
         items, _ = self._client.list(self._claims(kube.REQUEST_TIMEOUT))
         return [claims.parse_outcome(item) for item in items]
+
+    def _read(self, ref: claims.ClaimRef, deadline: float) -> kube.Json | None:
+        resource = self._claims(_timeout(deadline))
+        try:
+            return self._client.get(resource, ref.name, ref.namespace, timeout=_timeout(deadline))
+        except kube.NotFound:
+            served = kube.served_versions(
+                self._client, kube.RESOURCE_GROUP, timeout=_timeout(deadline)
+            )
+            if resource.version in served:
+                return None
+        # It is not the claim that is gone: the server was upgraded under us.
+        self._resource = None
+        raise errors.Retryable(
+            f"the API server no longer offers {kube.RESOURCE_GROUP}/{resource.version}"
+        )
 
     def _claims(self, timeout: float) -> kube.Resource:
         if self._resource is None:

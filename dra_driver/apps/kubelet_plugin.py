@@ -75,9 +75,7 @@ class KubeletPlugin:
 
     def _start_agent(self) -> None:
         try:
-            if self._config.metrics_address:
-                host, _, port = self._config.metrics_address.rpartition(":")
-                self._metrics_server = self._metrics.serve(host or "0.0.0.0", int(port))  # noqa: S104 - asked for
+            self._metrics_server = self._serve_metrics()
             # Loaded now, not at the top: it takes longer than the sockets may.
             from dra_driver.apps import node_agent  # noqa: PLC0415
 
@@ -85,11 +83,23 @@ class KubeletPlugin:
                 self._config, self._hardware(), self._metrics, user_agent=self._user_agent
             )
             self._agent.start(self._service.ready)
-        except errors.Fatal as error:
-            self._failure = error
+        except errors.DriverError as error:
+            self._failure = error if isinstance(error, errors.Fatal) else errors.Fatal(str(error))
         except Exception as error:  # noqa: BLE001 - the main thread ends the process with it
             self._log.exception("start failed")
             self._failure = errors.Fatal(f"start failed: {type(error).__name__}: {error}")
+
+    def _serve_metrics(self) -> telemetry.MetricsServer | None:
+        address = self._config.metrics_address
+        if not address:
+            return None
+        host, _, port = address.rpartition(":")
+        try:
+            return self._metrics.serve(host or "0.0.0.0", int(port))  # noqa: S104 - asked for
+        except (OSError, OverflowError) as error:
+            raise errors.Fatal(
+                f"metrics cannot be served at {address}: {error}. Choose another --metrics-address"
+            ) from error
 
     def _stop(self) -> None:
         self._log.info("stopping")

@@ -15,7 +15,9 @@ FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
 """Seconds until the next try after a failure: first, and longest after doubling."""
 QUIET = 10.0
-"""Seconds without a write after which a rewrite of our slices is answered at once again."""
+"""Seconds without a rewrite of our slices after which the next one is answered at once again."""
+LOOK_AGAIN = 10.0
+"""Seconds between looks when nothing is heard: of what another instance does nobody tells us."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,12 +54,14 @@ class Publisher:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._published = threading.Event()
+        self._withdrawn = threading.Event()
         self._accepted: dict[str, publishing.Json] = {}
         self._told: set[tuple[str, ...]] = set()
         self._version: str | None = None
         self._owner: publishing.Owner | None = None
         self._informer: informer.Informer | None = None
         self._last_write = "0"
+        self._desired: tuple[publishing.Json, ...] | None = None
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
     def start(self) -> None:
@@ -84,29 +88,29 @@ class Publisher:
     def _run(self) -> None:
         backoff = FIRST_BACKOFF
         rewrites = 0
-        last_write = 0.0
+        last_rewrite = 0.0
         while not self._stop.is_set():
             self._wake.clear()
-            wrote = self._attempt(backoff)
-            if wrote is None:
+            rewritten = self._attempt(backoff)
+            if rewritten is None:
                 self._wait(backoff)
                 backoff = min(backoff * 2, LAST_BACKOFF)
                 continue
             backoff = FIRST_BACKOFF
-            now = time.monotonic()
-            if wrote:
-                rewrites = rewrites + 1 if now - last_write < QUIET else 0
-                last_write = now
-            # Someone else who keeps rewriting our slices must not make both of us spin.
-            if rewrites > 5:
-                self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
-            self._wake.wait()
+            if rewritten:
+                now = time.monotonic()
+                rewrites = rewrites + 1 if now - last_rewrite < QUIET else 0
+                # Someone else who keeps rewriting our slices must not make both of us spin.
+                if rewrites > 5:
+                    self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
+                last_rewrite = time.monotonic()
+            self._wake.wait(LOOK_AGAIN)
 
     def _wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
 
     def _attempt(self, backoff: float) -> bool | None:
-        """Whether anything had to be written; None where it failed."""
+        """Whether the same had to be written once more; None where it failed."""
         try:
             self._connect()
             return self._reconcile()
@@ -119,9 +123,16 @@ class Publisher:
         return None
 
     def _connect(self) -> None:
-        """Learn the API version and the node's UID, and begin to watch the slices: once."""
+        """Learn the API version and the node's UID, and begin to watch the slices.
+
+        Once, and again when the API server was upgraded and no longer offers the version.
+        """
+        if self._withdrawn.is_set() and self._informer is not None:
+            self._informer.stop()
+            self._informer = None
         if self._informer is not None:
             return
+        self._withdrawn.clear()
         served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
         version = next((v for v in publishing.API_VERSIONS if v in served), None)
         if version is None:
@@ -137,12 +148,18 @@ class Publisher:
             self._client,
             self._resource,
             on_change=lambda *_: self._wake.set(),
-            on_error=lambda error: self._log.debug("watch of ResourceSlices", reason=str(error)),
+            on_error=self._watch_failed,
             field_selector=f"spec.driver={self._identity.driver_name},"
             f"spec.nodeName={self._identity.node_name}",
         )
         self._informer.start()
         self._log.info("publishing", api_version=version)
+
+    def _watch_failed(self, error: errors.DriverError) -> None:
+        self._log.debug("watch of ResourceSlices", reason=str(error))
+        if isinstance(error, kube.NotFound):
+            self._withdrawn.set()
+            self._wake.set()
 
     def _read_owner(self) -> publishing.Owner:
         identity = self._identity
@@ -154,7 +171,7 @@ class Publisher:
         return dataclasses.replace(kube.SLICES, version=self._version or "v1")
 
     def _reconcile(self) -> bool:
-        """Write what has to be written; whether anything was."""
+        """Write what has to be written; whether that was the same as before, once more."""
         if self._informer is None or self._owner is None or self._version is None:
             return False
         # A create that the watch has not shown yet would be done again.
@@ -178,7 +195,9 @@ class Publisher:
             changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
         self._write(changes)
         self._published.set()
-        return bool(changes)
+        rewritten = bool(changes) and desired == self._desired
+        self._desired = desired
+        return rewritten
 
     def _write(self, changes: publishing.Changes) -> None:
         for body in changes.delete:

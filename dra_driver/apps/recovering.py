@@ -13,6 +13,8 @@ from dra_driver.model import claims, prepared
 LOCK_SECONDS = 30.0
 """How long another instance of the driver may be busy with a claim."""
 
+ABSENT = "the file is gone"
+
 ClaimList = Callable[[], list[claims.ResourceClaim]]
 
 
@@ -46,26 +48,39 @@ class Recovery:
 
     def _rebuild(self) -> None:
         contents = self._store.records.contents()
-        texts = self._spec_texts()
-        lost = sorted(contents.damaged.keys() | (texts.keys() - contents.records.keys()))
+        lost = contents.damaged.keys() | (self._uids_of_specs() - contents.records.keys())
         if not lost:
             return
         known = self._claims_by_uid()
-        for uid in lost:
+        for uid in sorted(lost):
             with self._claim(uid):
-                aside = None
-                if uid in contents.damaged:
-                    aside = str(self._store.records.set_aside(uid))
-                self._log.error(
-                    "record of a claim cannot be read; rebuilding it",
-                    claim_uid=uid,
-                    reason=contents.damaged.get(uid, "the file is gone"),
-                    set_aside=aside,
-                )
-                self._rebuild_one(uid, known.get(uid), texts.get(uid))
+                # Another instance may have been busy with the claim during the first look.
+                reason = self._loss(uid)
+                if reason is not None:
+                    self._set_aside(uid, reason)
+                    self._rebuild_one(uid, known.get(uid))
 
-    def _rebuild_one(self, uid: str, claim: claims.ResourceClaim | None, text: str | None) -> None:
-        entries = self._entries(uid, claim, text)
+    def _loss(self, uid: str) -> str | None:
+        """Why the record of a claim has to be rebuilt; None where it has not."""
+        try:
+            record = self._store.records.get(uid)
+        except errors.Rejected as error:
+            return str(error)
+        if record is None and self._spec_path(uid).exists():
+            return ABSENT
+        return None
+
+    def _set_aside(self, uid: str, reason: str) -> None:
+        aside = None if reason == ABSENT else str(self._store.records.set_aside(uid))
+        self._log.error(
+            "record of a claim cannot be read; rebuilding it",
+            claim_uid=uid,
+            reason=reason,
+            set_aside=aside,
+        )
+
+    def _rebuild_one(self, uid: str, claim: claims.ResourceClaim | None) -> None:
+        entries = self._entries(uid, claim, self._spec_text(uid))
         if not entries:
             files.remove(self._spec_path(uid))
             self._log.error(
@@ -120,15 +135,18 @@ class Recovery:
             )
             return {}
 
-    def _spec_texts(self) -> dict[str, str]:
-        """The texts of our spec files by claim UID."""
-        found = {}
-        for path in sorted(self._store.cdi_dir.iterdir()):
-            uid = cdi.claim_uid(self._node.driver_name, path.name)
-            text = files.read(path) if uid else None
-            if uid and text is not None:
-                found[uid] = text
-        return found
+    def _uids_of_specs(self) -> set[str]:
+        """The claims that have a spec file."""
+        names = (path.name for path in self._store.cdi_dir.iterdir())
+        uids = (cdi.claim_uid(self._node.driver_name, name) for name in names)
+        return {uid for uid in uids if uid}
+
+    def _spec_text(self, uid: str) -> str | None:
+        try:
+            return files.read(self._spec_path(uid))
+        except UnicodeDecodeError:
+            # A damaged spec tells nothing, like one that is not there.
+            return None
 
     def _clear_leftovers(self) -> None:
         """Remove what a killed process had begun to write; a live one holds the claim's lock."""

@@ -90,6 +90,15 @@ def compile(expression: str) -> Selector:  # noqa: A001 - reads as `selection.co
     return Selector(expression, program)
 
 
+def check(expression: str) -> str | None:
+    """What is wrong with an expression as it stands; None if it compiles."""
+    try:
+        compile(expression)
+    except CompileError as error:
+        return error.problem
+    return None
+
+
 def shorten(expression: str) -> str:
     """The expression for a message: on one line, the end cut off if it is long."""
     text = " ".join(expression.split())

@@ -97,10 +97,9 @@ def _shortfall(want: demand.Want, fallen: Sequence[hurdles.Hurdle]) -> Shortfall
 
 
 def _is_too_few(wanted: int | None, fallen: Sequence[hurdles.Hurdle]) -> bool:
-    usable = fallen.count(_TOGETHER)
     if wanted is not None:
-        return usable < wanted
-    return usable == 0 or any(hurdle.kind in _BLOCKING_ALL for hurdle in fallen)
+        return fallen.count(_TOGETHER) < wanted
+    return any(hurdle.kind in _BLOCKING_ALL for hurdle in fallen)
 
 
 def _is_short(entry: Shortfall) -> bool:

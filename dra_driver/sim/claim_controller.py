@@ -148,12 +148,15 @@ class ClaimController:
 
     def _generate(self, pod: Json, item: placing.PodClaim) -> Json | None:
         namespace, name = _key(pod)
-        template = self._templates.get(item.template or "", namespace)
-        if template is None:
-            message = (
+        try:
+            template = self._templates.get(str(item.template), namespace) or self._client.get(
+                kube.TEMPLATES, str(item.template), namespace
+            )
+        except kube.NotFound:
+            text = (
                 f'PodResourceClaim {item.name}: resource claim template "{item.template}" not found'
             )
-            self._events.record(pod, "Warning", "FailedResourceClaimCreation", message)
+            self._events.record(pod, "Warning", "FailedResourceClaimCreation", text)
             return None
         wanted = template["spec"].get("metadata") or {}
         body = {

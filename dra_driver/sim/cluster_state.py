@@ -28,6 +28,7 @@ class ClusterState:
         self._slices: dict[str, slices.ResourceSlice | None] = {}
         self._classes: dict[str, claims.DeviceClass] = {}
         self._nodes: dict[str, nodes.Node] = {}
+        self._versions: dict[str, int] = {}
         self._held: dict[str, set[slices.DeviceId]] = {}
         self._in_use: collections.Counter[slices.DeviceId] = collections.Counter()
         self._placed: dict[str, str] = {}
@@ -59,13 +60,19 @@ class ClusterState:
             return self._nodes.get(name) != before
 
     def on_claim(self, kind: str, body: Json) -> bool:
-        """A ResourceClaim changed; whether it gave devices back."""
-        uid = body["metadata"]["uid"]
+        """A ResourceClaim changed, or was written by the scheduler; whether it gave devices back.
+
+        What the watch tells of a claim after that may be older than what was written.
+        """
+        uid, version = body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
         allocation = (body.get("status") or {}).get("allocation")
         held: set[slices.DeviceId] = set()
         if kind != DELETED and allocation is not None:
             held = pools.held([claims.parse_allocation(allocation)])
         with self._lock:
+            if kind != DELETED and version < self._versions.get(uid, 0):
+                return False
+            self._versions[uid] = version
             before = self._held.pop(uid, set())
             self._in_use.subtract(before)
             self._in_use.update(held)
@@ -74,19 +81,32 @@ class ClusterState:
                     del self._in_use[device]
             if held:
                 self._held[uid] = held
+            if kind == DELETED:
+                del self._versions[uid]
         return bool(before - held)
 
     def on_pod(self, kind: str, body: Json) -> None:
         """A Pod changed."""
-        uid, node = body["metadata"]["uid"], str((body.get("spec") or {}).get("nodeName") or "")
-        runs = kind != DELETED and node and not placing.is_finished(body)
+        node = str((body.get("spec") or {}).get("nodeName") or "")
+        runs = kind != DELETED and not placing.is_finished(body)
+        # A pod never loses its node: one without has none yet, or was bound since.
+        if node or not runs:
+            self.placed(body["metadata"]["uid"], node if runs else "")
+
+    def placed(self, uid: str, node: str) -> None:
+        """A pod runs on a node, or with an empty name on none any more."""
         with self._lock:
             before = self._placed.pop(uid, None)
             if before is not None:
                 self._pods[before] -= 1
-            if runs:
+            if node:
                 self._placed[uid] = node
                 self._pods[node] += 1
+
+    def is_placed(self, uid: str) -> bool:
+        """Whether a pod has a node."""
+        with self._lock:
+            return uid in self._placed
 
     def view(self) -> scheduling.View:
         """The cluster now; nodes with the fewest pods first, then by name."""

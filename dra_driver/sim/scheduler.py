@@ -24,14 +24,14 @@ SYNC_SECONDS = 30.0
 
 
 class _Unschedulable(Exception):  # noqa: N818 - the reason of the pod's condition
-    """No node takes the pod now; the text is the condition's message."""
+    """No node takes the pod now; the text is the condition's message, if there is any."""
 
 
 class Scheduler:
     """A thread that gives nodes to pods, one pod after another.
 
-    Every write is waited for in the watch before the next pod is looked at: that is what keeps two
-    pods in a row from getting one device.
+    What it writes counts at once, before the watch shows it: that is what keeps two pods in a row
+    from getting one device.
     """
 
     def __init__(self, client: kube.Client) -> None:
@@ -129,11 +129,14 @@ class Scheduler:
         body = self._pods.get(key[1], key[0])
         if body is None or not placing.is_pending(body):
             return
+        if self._state.is_placed(body["metadata"]["uid"]):
+            return
         pod = placing.parse(body)
         try:
             self._schedule(pod, body)
         except _Unschedulable as reason:
-            self._tell(body, str(reason))
+            if reason.args:
+                self._tell(body, str(reason))
             names = frozenset(item.claim for item in pod.claims if item.claim is not None)
             with self._lock:
                 if self._moves == moves:
@@ -156,18 +159,18 @@ class Scheduler:
         allocations = iter(found.allocations)
         for item, claim in zip(bodies, parsed, strict=True):
             new = next(allocations) if claim.allocation is None else None
-            self._wait(self._claims, claim_status.reserve(self._client, item, new, body))
+            self._written(claim_status.reserve(self._client, item, new, body))
         self._bind(pod, body, found.node)
 
     def _claim(self, pod: placing.Pod, item: placing.PodClaim) -> Json:
         """The claim as it is, if the pod may use it."""
         if item.claim is None:
-            raise _Unschedulable(
-                f"waiting for the claim {item.name!r} to be made from template {item.template}"
-            )
+            self._look(kube.TEMPLATES, str(item.template), pod.namespace)
+            # It is being made, which a change of the pod's status will tell.
+            raise _Unschedulable
         body = self._claims.get(item.claim, pod.namespace)
         if body is None:
-            raise _Unschedulable(f'resourceclaim "{item.claim}" not found')
+            body = self._look(kube.CLAIMS, item.claim, pod.namespace)
         if "deletionTimestamp" in body["metadata"]:
             raise _Unschedulable(f'resourceclaim "{item.claim}" is being deleted')
         owners = [owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()]
@@ -183,6 +186,14 @@ class Scheduler:
             )
         return body
 
+    def _look(self, resource: kube.Resource, name: str, namespace: str) -> Json:
+        """What the server has: a watch may lag behind the others."""
+        try:
+            return self._client.get(resource, name, namespace)
+        except kube.NotFound as error:
+            kind = resource.plural.removesuffix("s")
+            raise _Unschedulable(f'{kind} "{name}" not found') from error
+
     def _unblock(
         self, pod: placing.Pod, bodies: Sequence[Json], refusal: scheduling.Refusal
     ) -> None:
@@ -193,7 +204,8 @@ class Scheduler:
         for body in bodies:
             users = {user["uid"] for user in (body.get("status") or {}).get("reservedFor") or ()}
             if body["metadata"]["uid"] in refusal.blocking and users <= {pod.uid}:
-                self._wait(self._claims, claim_status.release(self._client, body, keep=()))
+                self._written(claim_status.release(self._client, body, keep=()))
+                self._move()
 
     def _bind(self, pod: placing.Pod, body: Json, node: str) -> None:
         binding = {
@@ -203,6 +215,7 @@ class Scheduler:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         self._client.create_subresource(kube.PODS, pod.name, "binding", binding, pod.namespace)
+        self._state.placed(pod.uid, node)
         self._log.info("pod scheduled", pod=f"{pod.namespace}/{pod.name}", node=node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._events.record(body, "Normal", "Scheduled", message)
@@ -229,10 +242,17 @@ class Scheduler:
         self._client.patch(kube.PODS, name, change, namespace, subresource="status")
         self._events.record(body, "Warning", "FailedScheduling", message)
 
-    def _wait(self, seen_by: informer.Informer, written: Json) -> None:
-        version = written["metadata"]["resourceVersion"]
-        if not seen_by.wait_version(version, SYNC_SECONDS):
+    def _written(self, claim: Json) -> None:
+        """Count with a claim as it was written, and wait until it can be read as such."""
+        self._state.on_claim("MODIFIED", claim)
+        version = claim["metadata"]["resourceVersion"]
+        if not self._claims.wait_version(version, SYNC_SECONDS):
             raise errors.Retryable(f"the watch has not shown version {version} yet")
+        namespace, name = _key(claim)
+        shown = self._claims.get(name, namespace)
+        if shown is None or shown["metadata"]["uid"] != claim["metadata"]["uid"]:
+            # It was deleted meanwhile; the watch may have told so before it was counted here.
+            self._state.on_claim(cluster_state.DELETED, claim)
 
 
 def _parse(body: Json) -> claims.ResourceClaim:

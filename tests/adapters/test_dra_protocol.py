@@ -47,9 +47,7 @@ def test_empty_messages():
 
 
 @pytest.mark.parametrize("messages", [V1, V1BETA1])
-@pytest.mark.parametrize(
-    "name", ["NodePrepareResourcesRequest", "NodeUnprepareResourcesRequest"]
-)
+@pytest.mark.parametrize("name", ["NodePrepareResourcesRequest", "NodeUnprepareResourcesRequest"])
 def test_requests_have_the_uid_before_the_name(messages, name):
     message = getattr(messages, name)()
     message.claims.add(namespace="ns", uid="u-1", name="claim")

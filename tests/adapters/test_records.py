@@ -155,9 +155,11 @@ def test_a_damaged_file_is_set_aside_and_never_overwrites_an_earlier_one(directo
         assert aside == directory / f"{UID}.json.damaged-{number}"
     assert store.get(UID) is None
     assert store.contents() == records.Contents({}, {})
-    assert [
-        (directory / f"{UID}.json.damaged-{number}").read_text() for number in range(3)
-    ] == ["damage 0", "damage 1", "damage 2"]
+    assert [(directory / f"{UID}.json.damaged-{number}").read_text() for number in range(3)] == [
+        "damage 0",
+        "damage 1",
+        "damage 2",
+    ]
 
 
 def test_what_killed_processes_left_is_told_and_is_no_record(directory, store):

@@ -5,6 +5,8 @@ import plugin_process
 import pytest
 
 from dra_driver.adapters import kube
+from dra_driver.apps import publishing
+from dra_driver.model import slices
 from dra_driver.sim.api import options
 
 TAINTED = {"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}
@@ -161,7 +163,7 @@ def test_slices_of_other_drivers_and_nodes_are_left_alone(published, changed, cl
     ids=lambda fault: str(fault.status or fault.drop),
 )
 def test_a_write_that_fails_is_done_again_and_there_is_one_slice(own_plugin, own_cluster, fault):
-    left = ["create", "create", "update", "update"]
+    left = ["create", "update", "update"]
 
     def rule(call):
         ours = call.resource == "resourceslices" and call.user_agent.startswith("dra-driver/")
@@ -260,3 +262,23 @@ def test_an_api_server_that_was_away_gets_the_slices_again(own_plugin, own_clust
     own_cluster.start()
     own_cluster.create_node()
     assert own_cluster.wait_devices("gpu-0", "gpu-1")[0]["spec"] == published[0]["spec"]
+
+
+def test_what_is_wanted_is_looked_at_again_though_nobody_tells_of_a_change(
+    own_cluster, monkeypatch
+):
+    monkeypatch.setattr(publishing, "LOOK_AGAIN", 0.05)
+    wanted = []
+    publisher = publishing.Publisher(
+        own_cluster.client,
+        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
+        wanted=lambda _published: list(wanted),
+        may_publish=lambda: True,
+        on_error=lambda: None,
+    )
+    publisher.start()
+    assert publisher.wait_published(api_cluster.DEADLINE)
+    own_cluster.wait_devices()
+    wanted.append(slices.Device("gpu-0", {"index": 0}, {}))
+    own_cluster.wait_devices("gpu-0")
+    publisher.stop()

@@ -5,6 +5,14 @@ import plugin_process
 import pytest
 
 from dra_driver.adapters import kube
+from dra_driver.model import claims
+from dra_driver.sim.api import options
+
+UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))
+DROPPED = (
+    "the API server dropped fields of ResourceSlices; going on without them. "
+    "Is the feature gate off?"
+)
 
 
 @pytest.fixture
@@ -12,8 +20,9 @@ def scene():
     """Makes an API server with these options and a plugin at it."""
     made = []
 
-    def make(**options):
-        cluster = api_cluster.Cluster(**options)
+    def make(rule=None, **settings):
+        cluster = api_cluster.Cluster(**settings)
+        cluster.faults.rule = rule
         machine = plugin_process.Machine()
         plugin = plugin_process.Plugin(machine, cluster)
         made.append((cluster, machine, plugin))
@@ -63,10 +72,17 @@ def test_the_newest_version_that_is_offered_is_taken(scene):
 
 
 def test_an_api_server_without_the_api_is_told_of_with_what_to_do(scene):
-    _cluster, _machine, plugin = scene(resource_versions=("v1alpha3",))
+    def rule(call):
+        absent = call.path.startswith("/apis/resource.k8s.io")
+        return options.Fault(status=404, reason="NotFound") if absent else None
+
+    cluster, _machine, plugin = scene(rule)
     line = plugin.wait_log("ResourceSlices not published")[0]
-    assert "needed is one of v1, v1beta2, v1beta1" in line["reason"]
+    assert "offers resource.k8s.io in no version; needed is one of v1, v1beta2" in line["reason"]
     assert "--runtime-config" in line["reason"]
+    assert "resource.k8s.io" in plugin.kubelet.refusal(UNKNOWN, timeout=4)
+    cluster.faults.rule = None
+    cluster.wait_devices("gpu-0", "gpu-1")
 
 
 def test_a_control_plane_that_is_upgraded_under_the_driver_goes_on_with_the_new_version(scene):
@@ -87,10 +103,7 @@ def test_a_taint_that_the_server_drops_is_told_once_and_not_written_again_and_ag
     plugin.kubelet.prepare(held)
     cluster.wait_devices("gpu-0", "gpu-1")
     machine.lose_gpus("gpu-1")
-    line = plugin.wait_log(
-        "the API server dropped fields of ResourceSlices; going on without them. "
-        "Is the feature gate off?"
-    )[0]
+    line = plugin.wait_log(DROPPED)[0]
     assert line["fields"] == ["devices[].taints"]
     # Each of these makes the driver compare again.
     for _ in range(5):
@@ -108,15 +121,11 @@ def test_what_the_server_drops_is_dropped_after_a_restart_too_and_said_again(sce
     plugin.kubelet.prepare(cluster.claim("gpu-1"))
     cluster.wait_devices("gpu-0", "gpu-1")
     machine.lose_gpus("gpu-1")
-    dropped = (
-        "the API server dropped fields of ResourceSlices; going on without them. "
-        "Is the feature gate off?"
-    )
-    plugin.wait_log(dropped)
+    plugin.wait_log(DROPPED)
     before = cluster.slices()[0]["metadata"]["resourceVersion"]
     plugin.kill()
     plugin.start()
-    plugin.wait_log(dropped, count=2)
+    plugin.wait_log(DROPPED, count=2)
     assert cluster.slices()[0]["metadata"]["resourceVersion"] == before
     assert [device["name"] for device in cluster.slices()[0]["spec"]["devices"]] == [
         "gpu-0",

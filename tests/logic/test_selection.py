@@ -212,6 +212,11 @@ def test_what_kubernetes_has_and_this_engine_lacks_fails_to_compile(expression):
     assert "not supported by this engine" in caught.value.problem
 
 
+def test_a_check_tells_what_is_wrong_or_nothing():
+    assert selection.check("device.driver == 'x'") is None
+    assert selection.check("nope") == "line 1, column 1: undeclared reference to 'nope'"
+
+
 def test_an_expression_longer_than_10_kib_is_refused():
     assert evaluate("true" + " " * (selection.MAX_LENGTH - 4))
     with pytest.raises(selection.CompileError, match="10240 bytes"):

@@ -63,6 +63,7 @@ class TestTemplates:
     def test_a_template_that_comes_later_is_used(self, plane):
         plane.add_pod("pod", templates={"gpu": "late"})
         (event,) = until(lambda: plane.events_of("pod", "FailedResourceClaimCreation"))
+        assert event["type"] == "Warning"
         assert 'resource claim template "late" not found' in event["message"]
         plane.add_template("late")
         assert plane.claim_of("pod") in plane.claims()
@@ -86,6 +87,16 @@ class TestTemplates:
         plane.finish("done")
         plane.start_controller()
         plane.add_pod("pod", templates={"gpu": "one"})
+        name = plane.claim_of("pod")
+        assert set(plane.claims()) == {name}
+
+    def test_nothing_is_made_for_a_pod_that_is_being_deleted(self, plane):
+        plane.add_pod("ending", templates={"gpu": "late"}, nodeName="node-a")
+        until(lambda: plane.events_of("ending", "FailedResourceClaimCreation"))
+        plane.client.delete(kube.PODS, "ending", "default")
+        assert "deletionTimestamp" in plane.pod("ending")["metadata"]
+        plane.add_template("late")
+        plane.add_pod("pod", templates={"gpu": "late"})
         name = plane.claim_of("pod")
         assert set(plane.claims()) == {name}
 
@@ -142,6 +153,20 @@ class TestEndOfUse:
         plane.claim_of("pod")
         plane.client.delete(kube.PODS, "pod", "default")
         until(lambda: not plane.claims(), what="no claim")
+
+    def test_a_generated_claim_goes_although_its_pod_does_not_name_it(self, plane):
+        pod = plane.add_pod("pod")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "controller": True}
+        owner["uid"] = pod["metadata"]["uid"]
+        claim = plane.add_claim("made")
+        claim["metadata"]["ownerReferences"] = [owner]
+        plane.client.replace(kube.CLAIMS, claim, "default")
+        plane.add_template("one")
+        plane.add_pod("other", templates={"gpu": "one"})
+        plane.claim_of("other")
+        assert plane.has(kube.CLAIMS, "made")
+        plane.finish("pod")
+        until(lambda: not plane.has(kube.CLAIMS, "made"), what="claim made gone")
 
     def test_a_claim_stays_while_its_pod_is_being_ended_by_the_kubelet(self, cluster):
         cluster.add_template("one")

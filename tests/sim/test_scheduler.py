@@ -1,11 +1,14 @@
 """Pods get nodes and devices, over real HTTP. The claim controller runs where templates need it."""
 
+import threading
+import time
+
 import pytest
 from control_plane import DRIVER, ControlPlane, alternative, gpu, request
 from polling import until
 
 from dra_driver.adapters import kube
-from dra_driver.sim import claim_status
+from dra_driver.sim import claim_status, cluster_state
 from dra_driver.sim.api import options as api_options
 
 MODEL = f'device.attributes["{DRIVER}"].model'
@@ -42,6 +45,26 @@ def test_a_pod_with_a_claim_gets_a_device_and_the_node_of_it(plane):
     until(lambda: plane.events_of("pod", "Scheduled"))
 
 
+def test_what_was_written_counts_although_the_watch_is_slow(plane, monkeypatch):
+    on_claim = cluster_state.ClusterState.on_claim
+
+    def slow(self, kind, body):
+        if threading.current_thread().name.startswith("informer"):
+            time.sleep(0.2)
+        return on_claim(self, kind, body)
+
+    monkeypatch.setattr(cluster_state.ClusterState, "on_claim", slow)
+    plane.add_node("node-a")
+    plane.add_slice("node-a", "gpu-0", "gpu-1", "gpu-2")
+    for number in range(3):
+        plane.add_claim(f"claim-{number}")
+        plane.add_pod(f"pod-{number}", claims={"gpu": f"claim-{number}"})
+    plane.start_scheduler()
+    for number in range(3):
+        plane.node_of(f"pod-{number}")
+        assert plane.devices_of(f"claim-{number}") == [f"node-a/gpu-{number}"]
+
+
 def test_a_pod_without_claims_gets_a_node(plane):
     plane.add_node("node-a")
     plane.add_pod("pod")
@@ -75,6 +98,32 @@ def test_pods_spread_over_equal_nodes(plane):
         plane.add_pod(f"pod-{number}", claims={"gpu": f"claim-{number}"})
     plane.start_scheduler()
     assert [plane.node_of(f"pod-{n}") for n in range(4)] == ["node-a", "node-b"] * 2
+
+
+def test_pods_that_were_bound_count_although_the_watch_is_slow(plane, monkeypatch):
+    on_pod = cluster_state.ClusterState.on_pod
+
+    def slow(self, kind, body):
+        time.sleep(0.1)
+        on_pod(self, kind, body)
+
+    monkeypatch.setattr(cluster_state.ClusterState, "on_pod", slow)
+    for node in ("node-a", "node-b"):
+        plane.add_node(node)
+    for number in range(4):
+        plane.add_pod(f"pod-{number}")
+    plane.start_scheduler()
+    assert [plane.node_of(f"pod-{n}") for n in range(4)] == ["node-a", "node-b"] * 2
+
+
+def test_pods_that_are_done_do_not_count_for_their_node(plane):
+    for node in ("node-a", "node-b"):
+        plane.add_node(node)
+    plane.start_scheduler()
+    for name in ("first", "second", "third"):
+        plane.add_pod(name)
+        assert plane.node_of(name) == "node-a"
+        plane.finish(name)
 
 
 def test_several_claims_of_a_pod_are_met_on_one_node(plane):
@@ -186,13 +235,34 @@ class TestNoNodeFits:
         plane.start_scheduler()
         assert plane.refusal_of("pod") == 'resourceclaim "nope" not found'
 
-    def test_a_claim_of_a_template_is_waited_for(self, plane):
+    def test_a_template_that_is_missing_is_named(self, plane):
         plane.add_node("node-a")
         plane.add_pod("pod", templates={"gpu": "one"})
         plane.start_scheduler()
-        assert plane.refusal_of("pod") == (
-            "waiting for the claim 'gpu' to be made from template one"
-        )
+        assert plane.refusal_of("pod") == 'resourceclaimtemplate "one" not found'
+
+    def test_a_claim_that_is_about_to_be_made_is_waited_for_in_silence(self, plane):
+        plane.add_node("node-a")
+        plane.add_template("one")
+        plane.add_pod("pod", templates={"gpu": "one"})
+        plane.start_scheduler()
+        plane.add_pod("other")
+        plane.node_of("other")
+        assert "conditions" not in plane.pod("pod")["status"]
+        assert plane.events_of("pod", "FailedScheduling") == []
+
+    def test_the_same_is_not_told_twice(self, plane):
+        plane.add_node("node-a")
+        plane.add_pod("pod", nodeSelector={"zone": "z"})
+        plane.start_scheduler()
+        plane.refusal_of("pod")
+        before = plane.pod("pod")["metadata"]["resourceVersion"]
+        plane.add_class(name="another")
+        # Comes after the pod, which the new class has put into the queue again.
+        plane.add_pod("later", nodeSelector={"zone": "z"})
+        plane.refusal_of("later")
+        assert plane.pod("pod")["metadata"]["resourceVersion"] == before
+        assert [event["count"] for event in plane.events_of("pod", "FailedScheduling")] == [1]
 
     def test_a_claim_that_was_made_for_another_pod_is_refused(self, plane):
         plane.add_node("node-a")
@@ -222,6 +292,17 @@ class TestNoNodeFits:
         plane.add_pod("pod", claims={"gpu": "ours"})
         plane.start_scheduler()
         assert "in use by 256 pods" in plane.refusal_of("pod")
+
+    def test_a_claim_that_is_being_deleted_is_refused(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        claim = plane.add_claim("mine")
+        claim["metadata"]["finalizers"] = ["example.com/held"]
+        plane.client.replace(kube.CLAIMS, claim, "default")
+        plane.client.delete(kube.CLAIMS, "mine", "default")
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        plane.start_scheduler()
+        assert plane.refusal_of("pod") == 'resourceclaim "mine" is being deleted'
 
     def test_pods_of_other_schedulers_are_left_alone(self, plane):
         plane.add_node("node-a")
@@ -295,6 +376,21 @@ class TestTriedAgain:
         plane.add_pod("second", templates={"gpu": "one"})
         assert "1 device: 1 in use" in plane.refusal_of("second", "in use")
         plane.finish("first")
+        assert plane.node_of("second") == "node-a"
+
+    def test_when_a_claim_goes_with_its_devices(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", "gpu-0")
+        for number in range(2):
+            plane.add_claim(f"claim-{number}")
+        plane.add_pod("first", claims={"gpu": "claim-0"})
+        plane.start_scheduler()
+        plane.node_of("first")
+        plane.add_pod("second", claims={"gpu": "claim-1"})
+        plane.refusal_of("second", "in use")
+        # Somebody forces it.
+        plane.client.patch(kube.CLAIMS, "claim-0", {"metadata": {"finalizers": None}}, "default")
+        plane.client.delete(kube.CLAIMS, "claim-0", "default")
         assert plane.node_of("second") == "node-a"
 
     def test_the_condition_follows_the_reason_and_keeps_its_time(self, waiting):

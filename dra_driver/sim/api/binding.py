@@ -30,7 +30,7 @@ def bind(objects: registry.Registry, target: routing.Target, value: Any) -> None
         if annotations:
             pod["metadata"].setdefault("annotations", {}).update(annotations)
         conditions = pod.setdefault("status", {}).setdefault("conditions", [])
-        conditions[:] = [item for item in conditions if item["type"] != "PodScheduled"]
+        conditions[:] = [item for item in conditions if item.get("type") != "PodScheduled"]
         conditions.append(
             {"type": "PodScheduled", "status": "True", "lastTransitionTime": objects.now()}
         )

@@ -48,6 +48,26 @@ def decode(kind: kinds.Kind, version: str, value: Any, *, field_validation: str)
     Raises:
         problems.ApiError: 400, it is not such an object.
     """
+    body, unknown = _fit(kind, version, value, field_validation)
+    body.setdefault("metadata", {})
+    warnings = () if field_validation == "Ignore" else unknown
+    return Decoded(conversion.to_stored(kind, version, body), warnings)
+
+
+def fitted(kind: kinds.Kind, version: str, value: Any, *, field_validation: str) -> Json:
+    """The object as it came, without unknown fields; for the arguments see `decode`.
+
+    Raises:
+        problems.ApiError: 400, it is not such an object.
+    """
+    body, _ = _fit(kind, version, value, field_validation)
+    return body | {"apiVersion": kind.api_version(version), "kind": kind.kind}
+
+
+def _fit(
+    kind: kinds.Kind, version: str, value: Any, field_validation: str
+) -> tuple[Json, tuple[str, ...]]:
+    """The value without unknown fields, and what is to be said of those."""
     if not isinstance(value, dict):
         raise problems.bad_request(f"{kind.kind}: the body is not a JSON object")
     expected = kind.api_version(version)
@@ -62,16 +82,13 @@ def decode(kind: kinds.Kind, version: str, value: Any, *, field_validation: str)
             f"it is a {value['kind']}"
         )
     try:
-        fitted = schemas.fit(catalog.schema_of(kind, version), value)
+        found = schemas.fit(catalog.schema_of(kind, version), value)
     except schemas.MisfitError as error:
         raise _undecodable(kind, version, str(error)) from error
-    unknown = tuple(f'unknown field "{path}"' for path in fitted.unknown)
+    unknown = tuple(f'unknown field "{path}"' for path in found.unknown)
     if unknown and field_validation == "Strict":
         raise _undecodable(kind, version, f"strict decoding error: {', '.join(unknown)}")
-    body = fitted.value
-    body.setdefault("metadata", {})
-    warnings = () if field_validation == "Ignore" else unknown
-    return Decoded(conversion.to_stored(kind, version, body), warnings)
+    return found.value, unknown
 
 
 def encode(kind: kinds.Kind, version: str, body: Json) -> Json:

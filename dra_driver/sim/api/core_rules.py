@@ -1,9 +1,10 @@
-"""Defaults and rules for Namespaces, Nodes, Pods and Events.
+"""Defaults and rules for Namespaces, Nodes, Pods, Events and Secrets.
 
 Only what clients and the sequence of events depend on: other fields are kept as they came.
 Sources: Kubernetes 1.36, `pkg/apis/core/v1/defaults.go`, `pkg/apis/core/validation/validation.go`.
 """
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,6 +75,15 @@ def _validate_event(write: strategies.Write) -> fields.Errors:
 
 
 EVENT = strategies.Strategy(_prepare_event, _validate_event)
+
+
+def _prepare_secret(write: strategies.Write) -> None:
+    write.new.setdefault("type", "Opaque")
+    for key, text in write.new.pop("stringData", {}).items():
+        write.new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+
+
+SECRET = strategies.Strategy(_prepare_secret)
 
 
 def _prepare_pod(write: strategies.Write) -> None:

@@ -13,6 +13,7 @@ from dra_driver.sim.api import (
     endpoints,
     patching,
     problems,
+    protobuf,
     registry,
     representing,
     routing,
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 
 _TEXT = "text/plain; charset=utf-8"
 _DEFAULT_WATCH_SECONDS = 1800
+_LARGEST_BODY = 3 * 1024 * 1024
 _BODIES = (representing.JSON, "application/*", "*/*", "")
 
 
@@ -90,6 +92,8 @@ class Handler:
         Raises:
             problems.ApiError: The answer is a failure `Status`.
         """
+        if len(request.body) > _LARGEST_BODY:
+            raise problems.too_large(_LARGEST_BODY)
         if target is None:
             answer = self._endpoints.answer(request)
             if isinstance(answer, str):
@@ -137,7 +141,7 @@ class Handler:
         )
 
     def _create(self, request: routing.Request, target: routing.Target) -> Reply:
-        value = _json_body(request)
+        value = _object_body(request)
         if target.subresource == "binding":
             binding.bind(self._registry, target, value)
             return Reply(201, codecs.dumps(_success({})))
@@ -150,7 +154,7 @@ class Handler:
         return self._written(201, request, target, body, decoded.warnings)
 
     def _update(self, request: routing.Request, target: routing.Target) -> Reply:
-        decoded = self._decode(request, target, _json_body(request))
+        decoded = self._decode(request, target, _object_body(request))
         body = self._registry.update(
             target.kind,
             (target.namespace, target.name),
@@ -214,11 +218,11 @@ class Handler:
                 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
                 "is required for apply patch"
             )
-        if not isinstance(patch, dict) or "apiVersion" not in patch:
-            raise problems.bad_request("the applied configuration is not an object with apiVersion")
         return applying.apply(
             current,
-            patch,
+            codecs.fitted(
+                target.kind, target.version, patch, field_validation=_field_validation(request)
+            ),
             manager=manager,
             subresource=target.subresource,
             now=self._registry.now(),
@@ -255,7 +259,7 @@ class Handler:
             target.kind,
             target.version,
             value,
-            field_validation=request.query.get("fieldValidation") or "Warn",
+            field_validation=_field_validation(request),
         )
 
 
@@ -320,8 +324,10 @@ def _success(details: Json) -> Json:
     return body | {"details": details} if details else body
 
 
-def _json_body(request: routing.Request) -> Any:
+def _object_body(request: routing.Request) -> Any:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if content_type == protobuf.MEDIA_TYPE:
+        return protobuf.loads(request.body)
     if content_type not in _BODIES:
         raise problems.unsupported_media_type(content_type, (representing.JSON,))
     return codecs.loads(request.body)
@@ -349,12 +355,18 @@ def _integer(query: Mapping[str, str], name: str) -> int | None:
         raise problems.bad_request(f"{name}: Invalid value: {text!r}: must be a number") from None
 
 
+def _field_validation(request: routing.Request) -> str:
+    return request.query.get("fieldValidation") or "Warn"
+
+
 def _dry_run(request: routing.Request) -> bool:
     return request.query.get("dryRun") == "All"
 
 
 def _delete_options(request: routing.Request) -> deleting.Options:
     body = codecs.loads(request.body) if request.body else {}
+    if not isinstance(body, dict):
+        raise problems.bad_request("DeleteOptions: the body is not a JSON object")
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     policy = body.get("propagationPolicy") or request.query.get("propagationPolicy")

@@ -50,6 +50,8 @@ MERGED_SETS = frozenset({"finalizers", "podCIDRs"})
 _ORDER = "$setElementOrder/"
 _DELETE_VALUES = "$deleteFromPrimitiveList/"
 _DIRECTIVE = "$patch"
+_MISSHAPEN = (AttributeError, KeyError, IndexError, ValueError, TypeError)
+"""What comes of a list, an object or a text that stands where the format has another of them."""
 _RETAIN = "$retainKeys"
 
 
@@ -65,9 +67,12 @@ def apply(content_type: str, current: Json, patch: Any) -> Json:
         raise problems.bad_request("the patch is not a JSON object")
     if content_type == MERGE_PATCH:
         return _as_object(merge_patch(current, patch))
-    if content_type == STRATEGIC_MERGE_PATCH:
+    if content_type != STRATEGIC_MERGE_PATCH:
+        raise problems.unsupported_media_type(content_type, ACCEPTED)
+    try:
         return strategic_merge(current, patch)
-    raise problems.unsupported_media_type(content_type, ACCEPTED)
+    except _MISSHAPEN as error:
+        raise problems.unprocessable(f"the patch does not fit the object: {error}") from error
 
 
 def merge_patch(current: Any, patch: Any) -> Any:
@@ -90,7 +95,7 @@ def json_patch(document: Any, patch: Any) -> Json:
     for operation in patch:
         try:
             document = _OPERATIONS[operation["op"]](document, operation)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
+        except _MISSHAPEN as error:
             raise problems.unprocessable(f"{operation!r} cannot be applied: {error}") from error
     return _as_object(document)
 

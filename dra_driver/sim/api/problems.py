@@ -143,6 +143,22 @@ def unprocessable(why: str) -> ApiError:
     return ApiError(Problem(422, "Invalid", f"{message}: {why}", details))
 
 
+def too_large(limit: int) -> ApiError:
+    """413: the body is larger than the server reads."""
+    message = f"Request entity too large: limit is {limit}"
+    return ApiError(Problem(413, "RequestEntityTooLarge", message))
+
+
+def only_as_json(kind: str, others: Sequence[str]) -> ApiError:
+    """415: objects of this kind are not read as protobuf."""
+    message = (
+        f"{kind} is only accepted as JSON; as protobuf, which `kubectl create` sends by itself, "
+        f"only {', '.join(others)}. Use `kubectl create ... --dry-run=client -o yaml | "
+        "kubectl apply -f -`"
+    )
+    return ApiError(Problem(415, "UnsupportedMediaType", message))
+
+
 def no_such_path() -> ApiError:
     """404: neither a resource nor another endpoint is there."""
     return ApiError(Problem(404, "NotFound", "the server could not find the requested resource"))

@@ -17,6 +17,7 @@ ALL: Mapping[str, strategies.Strategy] = MappingProxyType(
         "nodes": core_rules.NODE,
         "pods": core_rules.POD,
         "events": core_rules.EVENT,
+        "secrets": core_rules.SECRET,
         "deviceclasses.resource.k8s.io": resource_claims.CLASS,
         "resourceclaims.resource.k8s.io": resource_status.STRATEGY,
         "resourceclaimtemplates.resource.k8s.io": resource_claims.TEMPLATE,

@@ -170,6 +170,11 @@ class Store:
         """Ends all watches, now and in future."""
         with self.lock:
             self._closed = True
+            self.end_watches()
+
+    def end_watches(self) -> None:
+        """Ends the watches that are open, as a server does that goes away for a moment."""
+        with self.lock:
             for watches in self._watches.values():
                 for watch in watches:
                     watch.end()

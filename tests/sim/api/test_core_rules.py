@@ -266,6 +266,16 @@ def test_events_are_the_same_in_both_groups(api):
     assert older["reportingComponent"] == "c"
 
 
+def test_the_texts_of_a_secret_become_data(api):
+    secret = {"metadata": {"name": "s"}, "data": {"a": "QQ=="}, "stringData": {"b": "B"}}
+
+    made = api.create("/api/v1/namespaces/default/secrets", secret)
+
+    assert made["type"] == "Opaque"
+    assert made["data"] == {"a": "QQ==", "b": "Qg=="}
+    assert "stringData" not in made
+
+
 BAD_METADATA = {
     "no name": ({}, "metadata.name: Required value: name or generateName is required"),
     "a name in capitals": (

@@ -296,11 +296,33 @@ def test_a_body_in_another_format_is_refused(api):
         "POST",
         CONFIG_MAPS,
         api_objects.config_map(),
-        content_type="application/vnd.kubernetes.protobuf",
+        content_type="application/yaml",
     )
 
     assert answer.status == 415
     assert answer.body["reason"] == "UnsupportedMediaType"
+
+
+def test_a_body_above_3_mib_is_refused(api):
+    answer = api.send("POST", CONFIG_MAPS, api_objects.config_map(a="x" * 3 * 1024 * 1024))
+
+    assert answer.status == 413
+    assert answer.body["reason"] == "RequestEntityTooLarge"
+
+
+def test_the_largest_slice_fits(api):
+    attributes = {f"example.com/{'a' * 30}{i:02}": {"string": "x" * 64} for i in range(32)}
+    devices = [api_objects.device(f"{'d' * 60}{i:03}", attributes=attributes) for i in range(128)]
+
+    made = api.create(SLICES, api_objects.resource_slice("large", *devices))
+
+    assert len(made["spec"]["devices"]) == 128
+
+
+def test_options_of_a_deletion_are_an_object(api):
+    api.create(CONFIG_MAPS, api_objects.config_map())
+
+    assert api.send("DELETE", f"{CONFIG_MAPS}/settings", []).status == 400
 
 
 def test_an_object_of_another_kind_is_refused(api):

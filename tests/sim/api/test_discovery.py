@@ -1,5 +1,6 @@
 import api_objects
 import pytest
+
 from dra_driver.sim.api import discovery, kinds
 
 

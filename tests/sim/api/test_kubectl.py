@@ -1,6 +1,7 @@
 """`kubectl` against the embedded API, as a user types it."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -127,7 +128,11 @@ class Kubectl:
             text=True,
             timeout=60,
             check=False,
-            env={"HOME": str(self._directory), "KUBE_EDITOR": "sed -i s/busybox:1/busybox:9/"},
+            env={
+                "HOME": str(self._directory),
+                "PATH": os.environ["PATH"],
+                "KUBE_EDITOR": "sed -i s/busybox:1/busybox:9/",
+            },
         )
 
     def __call__(self, line: str, stdin: str = "") -> str:
@@ -165,12 +170,13 @@ def test_every_kind_is_listed(kubectl):
 def test_a_manifest_of_every_kind_is_applied_and_deleted(kubectl):
     created = kubectl("apply -f -", MANIFEST).splitlines()
     again = kubectl("apply -f -", MANIFEST).splitlines()
-    deleted = kubectl("delete -f - --wait=false", MANIFEST).splitlines()
+    deleted = kubectl("delete -f - --wait=false --ignore-not-found", MANIFEST)
 
     assert [line.split()[-1] for line in created] == ["created"] * KINDS
     assert len(again) == KINDS
     assert all(line.split()[-1] in ("unchanged", "configured") for line in again)
-    assert len(deleted) == KINDS
+    assert deleted.splitlines()[0] == 'namespace "demo" deleted'
+    assert kubectl("get all,resourceclaims,resourceslices,nodes -A -o name") == ""
 
 
 def test_applying_again_changes_no_version(api, applied):
@@ -210,10 +216,11 @@ def test_what_was_applied_by_the_client_can_be_applied_by_the_server(applied):
     assert settings["data"]["b"] == "2"
 
 
-def test_an_unknown_field_is_refused(kubectl):
+@pytest.mark.parametrize("command", ["apply", "apply --server-side", "create"])
+def test_an_unknown_field_is_refused(kubectl, command):
     manifest = MANIFEST.replace("driver: gpu", "colour: red\n  driver: gpu")
 
-    finished = kubectl.run("apply -f -", manifest)
+    finished = kubectl.run(f"{command} -f -", manifest)
 
     assert finished.returncode == 1
     assert 'unknown field "spec.colour"' in finished.stderr
@@ -298,7 +305,7 @@ def test_a_status_is_patched(applied):
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("pod train -n demo", ["Status:", "Pending", "Greeting", "hello there"]),
+        ("pod train -n demo", ["Status:", "Pending", "Failed", "no"]),
         ("node node-1", ["Name:", "node-1"]),
         ("resourceclaim mine -n demo", ["Device Class Name:", "ExactCount"]),
         ("resourceclaimtemplate one -n demo", ["Device Class Name:"]),
@@ -308,7 +315,12 @@ def test_a_status_is_patched(applied):
         ("namespace demo", ["Active"]),
     ],
 )
-def test_objects_are_described(applied, what, words):
+def test_objects_are_described(api, applied, what, words):
+    pod = api.get("/api/v1/namespaces/demo/pods/train")
+    involved = {"kind": "Pod", "namespace": "demo", "uid": pod["metadata"]["uid"]}
+    event = {"involvedObject": involved | {"name": "train"}, "reason": "Failed", "message": "no"}
+    api.create("/api/v1/namespaces/demo/events", {"metadata": {"name": "e"}} | event)
+
     described = applied(f"describe {what}")
 
     assert [word for word in words if word not in described] == []
@@ -405,9 +417,21 @@ def test_fields_are_explained(kubectl):
 def test_objects_are_created_by_words(kubectl):
     kubectl("create namespace team")
     kubectl("create configmap made -n team --from-literal=a=1")
+    kubectl("create secret generic hidden -n team --from-literal=a=1")
+    kubectl("create serviceaccount runner -n team")
 
     assert table(kubectl("get namespaces"))[2][:2] == ["kube-system", "Active"]
     assert kubectl("get cm made -n team -o jsonpath={.data.a}") == "1"
+    assert kubectl("get secret hidden -n team -o jsonpath={.data.a}{.type}") == "MQ==Opaque"
+    assert kubectl("get sa -n team -o name") == "serviceaccount/runner\n"
+
+
+def test_what_cannot_be_created_by_words_is_told_how_it_can(kubectl):
+    finished = kubectl.run("create deployment web --image=busybox")
+
+    assert finished.returncode == 1
+    assert "Deployment is only accepted as JSON" in finished.stderr
+    assert "kubectl apply -f -" in finished.stderr
 
 
 def test_a_dry_run_on_the_server_shows_the_defaults(kubectl):

@@ -6,6 +6,7 @@ import api_objects
 import pytest
 import urllib3
 from api_objects import CLAIMS, CONFIG_MAPS
+
 from dra_driver import errors
 from dra_driver.sim.api import server
 

@@ -5,6 +5,7 @@ import datetime as dt
 import api_objects
 import pytest
 from api_objects import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SLICES
+
 from dra_driver.sim.api import printing, representing
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -6,9 +6,10 @@ import api_objects
 import hypothesis
 import pytest
 from api_objects import CLAIMS, CONFIG_MAPS, SLICES, claim, device, resource_slice
+from hypothesis import strategies as st
+
 from dra_driver import errors
 from dra_driver.sim.api import conversion, kinds
-from hypothesis import strategies as st
 
 ALL = ("v1", "v1beta2", "v1beta1")
 CLAIM = kinds.find("resource.k8s.io", "resourceclaims")

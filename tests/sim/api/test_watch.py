@@ -227,6 +227,16 @@ def test_stopping_the_server_ends_its_watches():
         assert watched.ends()
 
 
+def test_open_watches_can_be_ended(api):
+    with api.watch(CONFIG_MAPS) as watched:
+        api_objects.wait_for(lambda: api.server.store.watch_count() == 1, "the watch")
+        api.server.store.end_watches()
+        assert watched.ends()
+    with api.watch(CONFIG_MAPS) as watched:
+        api.create(CONFIG_MAPS, api_objects.config_map("a"))
+        assert watched.take(1) == [("ADDED", "a")]
+
+
 def test_many_watchers_see_the_same(api):
     watches = [api.watch(CONFIG_MAPS) for _ in range(20)]
     opened = [watch.__enter__() for watch in watches]

@@ -1,0 +1,183 @@
+"""Start, registration and stop of the process."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import stat
+
+import api_cluster
+import grpc
+import plugin_process
+import pytest
+
+from dra_driver.adapters import dra_grpc
+from dra_driver.sim.api import options
+
+
+def test_get_info_tells_the_kubelet_what_it_needs(plugin, machine):
+    with plugin.registration() as registration:
+        assert registration.get_info() == dra_grpc.PluginInfo(
+            name="gpu.nvidia.com",
+            endpoint=str(machine.kubelet / "plugins/gpu.nvidia.com/dra.sock"),
+            versions=("v1.DRAPlugin", "v1beta1.DRAPlugin"),
+            type="DRAPlugin",
+        )
+
+
+def test_what_the_kubelet_makes_of_the_registration_is_in_the_log(plugin):
+    with plugin.registration() as registration:
+        registration.notify(registered=True)
+        registration.notify(registered=False, error="unknown version")
+    plugin.wait_log("registered with the kubelet")
+    plugin.wait_log("the kubelet refused the registration", reason="unknown version")
+
+
+def test_nobody_else_may_talk_to_the_sockets(plugin):
+    for path in (plugin.service_socket, plugin.registration_socket):
+        assert stat.S_ISSOCK(path.stat().st_mode)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_call_without_claims_and_a_health_stream_do_no_harm(plugin, kubelet):
+    assert kubelet.ask_prepare() == {}
+    kubelet.unprepare()
+    with grpc.insecure_channel(f"unix:{plugin.service_socket}") as channel:
+        watch = channel.unary_stream("/v1alpha1.DRAResourceHealth/NodeWatchResources")
+        with pytest.raises(grpc.RpcError) as caught:
+            list(watch(b"", timeout=10))
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.fixture
+def failing(own_plugin):
+    """Starts a plugin that cannot work; what it says of that."""
+
+    def start(**flags):
+        plugin = own_plugin(**flags).spawn()
+        assert plugin.wait_exit() == 1, plugin.log_text()
+        assert plugin.complaints() == []
+        return plugin.log_text().partition("\ndra-driver: ")[2].strip()
+
+    return start
+
+
+@pytest.mark.parametrize("setting", ["plugin_dir", "registry_dir"])
+def test_a_socket_path_that_is_too_long_is_an_error_that_names_the_setting(
+    failing, own_machine, setting
+):
+    long = own_machine.root / ("x" * 100)
+    long.mkdir()
+    said = failing(**{setting: long})
+    assert "at most 106 are possible for a unix socket that is bound under a hidden name" in said
+    assert said.endswith(f"Choose a shorter --{setting.replace('_', '-')}")
+    assert list(long.iterdir()) == []
+
+
+def test_a_kubelet_that_is_elsewhere_is_an_error_that_names_the_setting(failing, own_machine):
+    own_machine.registry.rmdir()
+    said = failing()
+    assert said.startswith(f"{own_machine.registry} is no directory: it is the kubelet's")
+    assert "set --kubelet-root or --registry-dir" in said
+
+
+def test_a_kubeconfig_that_is_not_there_is_an_error_that_names_it(failing, own_machine):
+    missing = own_machine.root / "nowhere"
+    said = failing(kubeconfig=missing)
+    assert said.startswith(f"kubeconfig {missing}: ")
+    assert "Pass --kubeconfig FILE" in said
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 1", "\x00"])
+def test_a_kubeconfig_that_is_none_is_an_error_that_names_it(failing, own_machine, text):
+    path = own_machine.root / "kubeconfig"
+    path.write_text(text)
+    assert failing(kubeconfig=path).startswith(f"kubeconfig {path}: ")
+
+
+def test_a_boot_id_that_is_not_there_is_an_error_that_names_the_setting(failing, own_machine):
+    own_machine.boot_id.unlink()
+    said = failing()
+    assert str(own_machine.boot_id) in said
+    assert "--boot-id-file" in said
+
+
+def test_gpus_that_cannot_be_simulated_are_an_error_that_names_them(failing):
+    assert failing(gpus="h200:1").startswith("GPU model 'h200' is not known; known are: ")
+
+
+def test_a_metrics_address_that_is_taken_is_an_error_that_names_the_setting(failing):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = failing(metrics_address=address)
+    assert said.startswith(f"metrics cannot be served at {address}: ")
+    assert "--metrics-address" in said
+
+
+def test_a_stop_answers_what_is_in_progress_and_leaves_slices_and_claims(
+    own_plugin, own_cluster, own_machine
+):
+    plugin = own_plugin().start()
+    ref = own_cluster.claim("gpu-0")
+    slices = own_cluster.wait_devices("gpu-0", "gpu-1")
+    answers = []
+    with own_cluster.faults.where(
+        lambda call: options.Fault(status=503) if call.name == ref.name else None
+    ):
+        calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.prepare(ref)))
+        plugin.wait_log("claim not read; trying again", claim_uid=ref.uid)
+        os.kill(plugin.pid, 15)
+        plugin.wait_log("stopping")
+        api_cluster.wait_for(lambda: not plugin.registration_socket.exists(), "no registration")
+    calling.join(api_cluster.DEADLINE)
+    assert answers == [[plugin_process.device(ref, "gpu-0")]]
+    assert plugin.wait_exit() == 0
+    assert own_cluster.slices() == slices
+    assert not plugin.service_socket.exists()
+    assert own_machine.record(ref) is not None
+    assert own_machine.spec(ref) is not None
+    assert sorted(path.name for path in own_machine.plugin.iterdir()) == ["claims", "locks"]
+
+
+def test_a_second_instance_that_takes_the_sockets_over_keeps_them(own_plugin, own_cluster):
+    first, second = own_plugin().start(), own_plugin().start()
+    assert first.stop() == 0
+    ref = own_cluster.claim("gpu-0")
+    assert second.kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
+    with second.registration() as registration:
+        assert registration.get_info().name == "gpu.nvidia.com"
+
+
+@contextlib.contextmanager
+def slow_gpus(machine):
+    """Inside the block nobody can find out what simulated GPUs there are."""
+    path = machine.simulation / ".gpus.json.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def test_calls_that_come_before_the_driver_is_ready_wait_and_then_work(
+    own_plugin, own_cluster, own_machine
+):
+    ref = own_cluster.claim("gpu-0")
+    with slow_gpus(own_machine):
+        plugin = own_plugin().start()
+        with plugin.registration() as registration:
+            registration.get_info()
+        assert plugin.kubelet.refusal(ref, timeout=4) == "the driver is starting"
+        answers = []
+        calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.prepare(ref)))
+    calling.join(api_cluster.DEADLINE)
+    assert answers == [[plugin_process.device(ref, "gpu-0")]]
+
+
+def test_settings_come_from_a_file_and_from_the_environment(own_machine, own_cluster, own_plugin):
+    file = own_machine.root / "settings.yaml"
+    file.write_text("driverName: ignored.example.com\nrescanSeconds: 5\n")
+    plugin = own_plugin(config=file).start(DRA_DRIVER_DRIVER_NAME="gpu.nvidia.com")
+    own_cluster.wait_devices("gpu-0", "gpu-1")
+    assert plugin.stop() == 0

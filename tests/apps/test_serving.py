@@ -1,0 +1,126 @@
+"""What can be seen of calls from outside: log lines and metrics."""
+
+import socket
+import urllib.request
+
+import pytest
+
+from dra_driver.model import claims
+from dra_driver.sim.api import options
+
+
+@pytest.fixture(scope="module")
+def metrics_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def plugin(new_plugin, metrics_port):
+    return new_plugin(metrics_address=f"127.0.0.1:{metrics_port}").start()
+
+
+@pytest.fixture
+def metrics(metrics_port):
+    """Reads the driver's metrics, by series without the labels that all have."""
+
+    def read():
+        url = f"http://127.0.0.1:{metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+        common = 'driver="gpu.nvidia.com",node="node-1"'
+        samples = [line.rpartition(" ") for line in text.splitlines() if common in line]
+        return {
+            name.replace(common, "").replace("{,", "{").replace("{}", ""): float(value)
+            for name, _, value in samples
+        }
+
+    return read
+
+
+def series(operation, outcome):
+    return f'dra_driver_calls_total{{operation="{operation}",outcome="{outcome}"}}'
+
+
+def test_each_line_of_a_request_names_its_claim(kubelet, cluster, plugin):
+    ref = cluster.claim("gpu-0")
+    with cluster.faults.claims_of(ref.name, options.Fault(status=503)):
+        kubelet.prepare(ref)
+    kubelet.unprepare(ref)
+    claim = {"claim_namespace": "default", "claim_name": ref.name, "claim_uid": ref.uid}
+    lines = plugin.log(**claim)
+    assert [(line["operation"], line["level"], line["event"]) for line in lines] == [
+        ("prepare", "info", "claim not read; trying again"),
+        ("prepare", "info", "prepare done"),
+        ("unprepare", "info", "unprepare done"),
+    ]
+    assert lines[1]["devices"] == ["gpu-0"]
+    assert [line for line in plugin.log() if ref.uid in str(line)] == lines
+
+
+def test_a_refusal_is_in_the_log_as_the_kubelet_hears_it(kubelet, cluster, plugin):
+    ref = cluster.claim(allocate=False)
+    error = kubelet.refusal(ref)
+    assert [line["level"] for line in plugin.log("prepare failed", reason=error)] == ["warning"]
+
+
+def test_lines_of_claims_of_one_call_are_not_mixed_up(kubelet, cluster, plugin):
+    refs = [cluster.claim("gpu-0"), cluster.claim("gpu-1")]
+    kubelet.prepare(*refs)
+    done = plugin.log("prepare done")[-2:]
+    assert [(line["claim_uid"], line["devices"]) for line in done] == [
+        (refs[0].uid, ["gpu-0"]),
+        (refs[1].uid, ["gpu-1"]),
+    ]
+
+
+def test_calls_and_prepared_devices_are_counted(kubelet, cluster, metrics):
+    before = metrics()
+    refs = [cluster.claim("gpu-0"), cluster.claim("gpu-1")]
+    kubelet.prepare(*refs)
+    kubelet.prepare(refs[0])
+    kubelet.refusal(cluster.claim(allocate=False))
+    kubelet.unprepare(refs[0])
+    after = metrics()
+    changes = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+    assert changes[series("prepare", "ok")] == 3
+    assert changes[series("prepare", "error")] == 1
+    assert changes[series("unprepare", "ok")] == 1
+    assert series("unprepare", "error") not in changes
+    assert changes['dra_driver_call_duration_seconds_count{operation="prepare"}'] == 4
+    assert after['dra_driver_calls_in_flight{operation="prepare"}'] == 0
+    assert after['dra_driver_prepared_devices{type="gpu"}'] == 1
+
+
+def test_a_uid_that_is_refused_counts_as_an_error(kubelet, metrics):
+    before = metrics()
+    kubelet.ask_unprepare(claims.ClaimRef("default", "odd", claims.ClaimUid("../odd")))
+    assert metrics()[series("unprepare", "error")] == before[series("unprepare", "error")] + 1
+
+
+def test_prepared_devices_are_counted_after_a_restart_too(kubelet, cluster, plugin, metrics):
+    ref = cluster.claim("gpu-0", "gpu-1")
+    kubelet.prepare(ref)
+    plugin.kill()
+    plugin.start()
+    plugin.kubelet.unprepare()
+    assert metrics()['dra_driver_prepared_devices{type="gpu"}'] == 2
+    plugin.kubelet.unprepare(ref)
+    assert metrics()['dra_driver_prepared_devices{type="gpu"}'] == 0
+
+
+def test_writes_of_slices_that_fail_are_counted(kubelet, cluster, plugin, metrics):
+    cluster.wait_devices("gpu-0", "gpu-1")
+    before = metrics()["dra_driver_publish_errors_total"]
+    failures = len(plugin.log("ResourceSlices not published"))
+
+    def rule(call):
+        return options.Fault(status=503) if call.verb == "create" else None
+
+    with cluster.faults.where(rule):
+        cluster.client.delete_collection(
+            cluster.slice_resource, field_selector="spec.nodeName=node-1"
+        )
+        plugin.wait_log("ResourceSlices not published", count=failures + 1)
+    cluster.wait_devices("gpu-0", "gpu-1")
+    assert metrics()["dra_driver_publish_errors_total"] > before
