@@ -99,6 +99,7 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _demo(options: argparse.Namespace) -> int:
+    stop = _stop_on_signals()  # First of all: what follows takes a while, and leaves things behind.
     telemetry.configure(level="error", log_format="console")
     try:
         from dra_driver.sim import demo  # noqa: PLC0415 - needs what a node does not have
@@ -116,12 +117,13 @@ def _demo(options: argparse.Namespace) -> int:
         runtime=options.runtime,
         timeout=options.timeout,
     )
-    return demo.run(asked, _stop_on_signals(), terminal.Terminal())
+    return demo.run(asked, stop, terminal.Terminal())
 
 
 def _stop_on_signals() -> threading.Event:
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # SIGHUP: the terminal was closed.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     return stop
 

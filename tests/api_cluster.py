@@ -22,7 +22,7 @@ NODE = "node-1"
 DRIVER = "gpu.nvidia.com"
 ADMIN_NAMESPACE = "admin"
 """A namespace whose claims may ask for admin access."""
-DEADLINE = 6.0
+DEADLINE = 30.0
 """Seconds until a wait for something that must happen is given up."""
 
 

@@ -334,6 +334,9 @@ class Client:
             return method(request, timeout=timeout)
         except grpc.RpcError as error:
             raise errors.Retryable(f"{self._path} {path}: {_describe(error)}") from error
+        except ValueError as error:
+            # A call on a connection that another thread has closed.
+            raise errors.Retryable(f"{self._path} {path}: {error}") from error
 
 
 def _read_device(message: Any) -> prepared.PreparedDevice:

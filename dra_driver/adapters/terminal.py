@@ -1,4 +1,4 @@
-"""What a person reads: tables and progress. Colours on a terminal, plain text in a pipe."""
+"""What a person reads: tables, blocks and progress. Colours on a terminal, plain text in a pipe."""
 
 import contextlib
 import dataclasses
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import rich.box
 import rich.console
-import rich.markup
 import rich.status
 import rich.table
+import rich.text
 
 PIPE_WIDTH = 180
 """Columns where there is no terminal to ask."""
@@ -30,6 +30,14 @@ class Table:
     rows: tuple[Sequence[Cell], ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """A title, with lines below it that are never broken: what they hold can be copied."""
+
+    title: tuple[Cell, ...]
+    lines: tuple[str, ...]
+
+
 class Terminal:
     """Results go to standard output, progress to standard error."""
 
@@ -40,35 +48,48 @@ class Terminal:
     def table(self, table: Table) -> None:
         """Print a table."""
         drawn = rich.table.Table(
-            title=table.title,
-            title_justify="left",
-            title_style="bold",
             box=rich.box.SIMPLE_HEAD if self._out.is_terminal else _PLAIN,
+            show_edge=False,
             pad_edge=False,
         )
         for column in table.columns:
             drawn.add_column(column, overflow="fold")
         for row in table.rows:
             drawn.add_row(*(_text(cell) for cell in row))
-        self._out.print(drawn)
+        with self._out.capture() as captured:
+            self._out.print(drawn)
+        self._line(rich.text.Text(table.title, style="bold"))
+        for line in captured.get().splitlines():
+            # Columns are filled up with spaces: a pipe gets none at the end of a line.
+            self._line(rich.text.Text.from_ansi(line.rstrip()))
+        self._line(rich.text.Text())
+
+    def block(self, block: Block) -> None:
+        """Print a block."""
+        self._line(rich.text.Text.assemble(*(_text(cell) for cell in block.title)))
+        for line in block.lines:
+            self._line(rich.text.Text(f"  {line}"))
 
     def say(self, text: str) -> None:
         """Print a line of the result."""
-        self._out.print(rich.markup.escape(text), soft_wrap=True)
+        self._line(rich.text.Text(text))
 
     def step(self, text: str) -> None:
         """Print a line of progress that stays."""
-        self._err.print(rich.markup.escape(text), soft_wrap=True, style="dim")
+        self._err.print(rich.text.Text(text, style="dim"), soft_wrap=True)
 
     @contextlib.contextmanager
     def progress(self, text: str) -> Iterator["Progress"]:
         """Show what is being waited for; on a terminal the line changes in place."""
         if self._err.is_terminal:
-            with self._err.status(rich.markup.escape(text)) as status:
+            with self._err.status(rich.text.Text(text)) as status:
                 yield Progress(status)
         else:
             self.step(text)
             yield Progress(None)
+
+    def _line(self, text: rich.text.Text) -> None:
+        self._out.print(text, soft_wrap=True)
 
 
 class Progress:
@@ -80,17 +101,18 @@ class Progress:
     def update(self, text: str) -> None:
         """Say how far it is."""
         if self._status is not None:
-            self._status.update(rich.markup.escape(text))
+            self._status.update(rich.text.Text(text))
 
 
 def _console(is_terminal: bool, *, stderr: bool) -> rich.console.Console:
     return rich.console.Console(
-        stderr=stderr, highlight=False, width=None if is_terminal else PIPE_WIDTH
+        stderr=stderr,
+        highlight=False,
+        width=None if is_terminal else PIPE_WIDTH,
     )
 
 
-def _text(cell: Cell) -> str:
-    if isinstance(cell, tuple):
-        text, style = cell
-        return f"[{style}]{rich.markup.escape(text)}[/{style}]"
-    return rich.markup.escape(cell)
+def _text(cell: Cell) -> rich.text.Text:
+    # Never a plain string: rich would take what looks like markup or an emoji's name for one.
+    text, style = cell if isinstance(cell, tuple) else (cell, "")
+    return rich.text.Text(text, style=style)

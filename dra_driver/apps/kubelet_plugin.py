@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 20.0
 """How long calls in progress may go on after a stop was asked for."""
+LONG = 3600.0
+"""Seconds of one wait for the end, which comes when it comes."""
 
 
 class KubeletPlugin:
@@ -41,31 +43,34 @@ class KubeletPlugin:
             self._on_registration,
         )
         self._agent: node_agent.NodeAgent | None = None
-        self._stopping = threading.Event()
         self._failure: errors.Fatal | None = None
-        self._starter = threading.Thread(target=self._start_agent, name="starter", daemon=True)
+        self._starter: threading.Thread | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Serve until `stop` is set.
+        """Serve until `stop` is set; it is set here, too, after a failure.
 
         Raises:
             errors.Fatal: it cannot work as it is configured.
         """
-        self._start()
+        self._start(stop)
         try:
-            while not stop.wait(0.5):
-                if self._failure is not None:
-                    raise self._failure
+            while not stop.wait(LONG):
+                pass
         finally:
             self._stop()
+        if self._failure is not None:
+            raise self._failure
 
-    def _start(self) -> None:
+    def _start(self, stop: threading.Event) -> None:
         config = self._config
         dra_grpc.check_socket_path(config.service_socket, setting="--plugin-dir")
         dra_grpc.check_socket_path(config.registration_socket, setting="--registry-dir")
         _make_directories(config)
         self._dra.start()
         self._registration.start()
+        self._starter = threading.Thread(
+            target=self._start_agent, args=(stop,), name="starter", daemon=True
+        )
         self._starter.start()
         self._log.info(
             "sockets open",
@@ -73,7 +78,7 @@ class KubeletPlugin:
             registration=str(config.registration_socket),
         )
 
-    def _start_agent(self) -> None:
+    def _start_agent(self, stop: threading.Event) -> None:
         try:
             self._metrics_server = self._serve_metrics()
             # Loaded now, not at the top: it takes longer than the sockets may.
@@ -88,6 +93,9 @@ class KubeletPlugin:
         except Exception as error:  # noqa: BLE001 - the main thread ends the process with it
             self._log.exception("start failed")
             self._failure = errors.Fatal(f"start failed: {type(error).__name__}: {error}")
+        if self._failure is not None:
+            self._service.failed(str(self._failure))
+            stop.set()
 
     def _serve_metrics(self) -> telemetry.MetricsServer | None:
         address = self._config.metrics_address
@@ -105,7 +113,8 @@ class KubeletPlugin:
         self._log.info("stopping")
         self._registration.stop(0)
         self._dra.stop(GRACE_SECONDS)
-        self._starter.join(GRACE_SECONDS)
+        if self._starter is not None:
+            self._starter.join(GRACE_SECONDS)
         if self._agent is not None:
             self._agent.stop()
         if self._metrics_server is not None:

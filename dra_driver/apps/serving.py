@@ -25,9 +25,10 @@ class Service:
         self._preparer = preparer
         self._ready.set()
 
-    def waiting_for(self, problem: str) -> None:
-        """What to tell a call that waited in vain for the service to become ready."""
+    def failed(self, problem: str) -> None:
+        """It will not become ready; calls that wait for that are told why."""
         self._problem = problem
+        self._ready.set()
 
     def prepare(
         self, refs: Sequence[claims.ClaimRef], seconds: float

@@ -1,14 +1,17 @@
 """The kubelet's view of claims: which are prepared on the node, and for which pods.
 
-Source: Kubernetes 1.36, `pkg/kubelet/cm/dra/manager.go`.
+Unlike the kubelet's it is not kept on disk, and a claim that is being unprepared is not given to
+another pod, which has to wait; the kubelet gives it, and the pod fails once before it gets it.
+Claims of extended resources are not looked at. Source: Kubernetes 1.36,
+`pkg/kubelet/cm/dra/manager.go`.
 """
 
 import dataclasses
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters import dra_grpc, kube
 from dra_driver.model import claims, prepared
 from dra_driver.sim import plugins
 
@@ -17,7 +20,10 @@ Json = dict[str, object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The claims of one pod, by the name that the pod has for them; None while not made yet."""
+    """The claims of one pod, by the name that the pod has for them.
+
+    The name of a claim is None while it is not made yet, and empty where the pod needs none.
+    """
 
     namespace: str
     pod_uid: str
@@ -36,7 +42,7 @@ class PreparedClaim:
         return [
             cdi_id
             for _, device in self.devices
-            if request is None or not device.requests or request in device.requests
+            if not request or not device.requests or request in device.requests
             for cdi_id in device.cdi_ids
         ]
 
@@ -47,6 +53,8 @@ class _Entry:
     drivers: tuple[str, ...]
     pods: set[str]
     claim: PreparedClaim | None = None
+    leaving: bool = False
+    """Whether it is being unprepared, or was tried to be."""
 
 
 class ClaimCache:
@@ -64,23 +72,28 @@ class ClaimCache:
         Raises:
             errors.DriverError: a claim is not ready for the pod, or a driver refuses it.
         """
-        found = {name: self._fetch(pod, name, claim) for name, claim in pod.names.items()}
+        found = {
+            name: self._fetch(pod, name, claim) for name, claim in pod.names.items() if claim != ""
+        }
         with self._lock:
             for claim in found.values():
                 self._enter(claim, pod.pod_uid)
-        pending: dict[str, list[claims.ClaimRef]] = {}
-        for claim in found.values():
-            entry = self._entries[claim.ref.uid]
-            if entry.claim is None:
-                for driver in entry.drivers:
-                    pending.setdefault(driver, []).append(claim.ref)
+            entries = {claim.ref.uid: self._entries[claim.ref.uid] for claim in found.values()}
+            pending = [entry for entry in entries.values() if entry.claim is None]
         devices: dict[str, list[tuple[str, prepared.PreparedDevice]]] = {}
-        for driver, refs in sorted(pending.items()):
-            for uid, answer in self._drivers.prepare(driver, refs).items():
-                if answer.error:
-                    raise errors.Retryable(f"NodePrepareResources failed for {uid}: {answer.error}")
+        for driver, refs in _by_driver(pending):
+            answers = self._drivers.prepare(driver, refs)
+            _check(answers, refs, "NodePrepareResources")
+            for uid, answer in answers.items():
                 devices.setdefault(uid, []).extend((driver, device) for device in answer.devices)
-        return {name: self._prepared(claim, devices) for name, claim in found.items()}
+        with self._lock:
+            for entry in pending:
+                # Another pod may have had it prepared meanwhile; the answers are the same.
+                if entry.claim is None:
+                    own = tuple(devices.get(entry.ref.uid, ()))
+                    entry.claim = PreparedClaim(entry.ref, own)
+            done = {uid: entry.claim for uid, entry in entries.items() if entry.claim}
+        return {name: done[claim.ref.uid] for name, claim in found.items()}
 
     def unprepare(self, pod_uid: str) -> None:
         """The pod has ended; claims that no other pod on the node uses are unprepared.
@@ -90,13 +103,10 @@ class ClaimCache:
         """
         with self._lock:
             last = [entry for entry in self._entries.values() if entry.pods == {pod_uid}]
-        for entry in last:
-            for driver in entry.drivers:
-                for answer in self._drivers.unprepare(driver, [entry.ref]).values():
-                    if answer.error:
-                        raise errors.Retryable(
-                            f"NodeUnprepareResources failed for {entry.ref}: {answer.error}"
-                        )
+            for entry in last:
+                entry.leaving = True
+        for driver, refs in _by_driver(last):
+            _check(self._drivers.unprepare(driver, refs), refs, "NodeUnprepareResources")
         with self._lock:
             for entry in list(self._entries.values()):
                 entry.pods.discard(pod_uid)
@@ -124,15 +134,25 @@ class ClaimCache:
             raise errors.Retryable(f"old ResourceClaim with same name as {claim.ref} still in use")
         drivers = tuple(sorted({result.device.driver for result in results}))
         entry = self._entries.setdefault(claim.ref.uid, _Entry(claim.ref, drivers, set()))
+        if entry.leaving:
+            raise errors.Retryable(f"claim {claim.ref} is being unprepared for another pod")
         entry.pods.add(pod_uid)
 
-    def _prepared(
-        self,
-        claim: claims.ResourceClaim,
-        devices: Mapping[str, list[tuple[str, prepared.PreparedDevice]]],
-    ) -> PreparedClaim:
-        with self._lock:
-            entry = self._entries[claim.ref.uid]
-            if entry.claim is None:
-                entry.claim = PreparedClaim(claim.ref, tuple(devices.get(claim.ref.uid, ())))
-            return entry.claim
+
+def _by_driver(entries: Iterable[_Entry]) -> list[tuple[str, list[claims.ClaimRef]]]:
+    """One call for each driver, with all claims that it has devices of."""
+    calls: dict[str, list[claims.ClaimRef]] = {}
+    for entry in entries:
+        for driver in entry.drivers:
+            calls.setdefault(driver, []).append(entry.ref)
+    return sorted(calls.items())
+
+
+def _check(
+    answers: Mapping[claims.ClaimUid, dra_grpc.Answer],
+    refs: Iterable[claims.ClaimRef],
+    method: str,
+) -> None:
+    for ref in refs:
+        if answers[ref.uid].error:
+            raise errors.Retryable(f"{method} failed for claim {ref}: {answers[ref.uid].error}")

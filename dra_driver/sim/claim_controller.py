@@ -3,13 +3,14 @@
 Source: Kubernetes 1.36, `pkg/controller/resourceclaim/controller.go`.
 """
 
+import contextlib
 import threading
 from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
 from dra_driver.logic import placing
-from dra_driver.sim import claim_status, cluster_state, events, work_queue
+from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker
 
 Json = dict[str, Any]
 Key = cluster_state.Key
@@ -38,22 +39,20 @@ class ClaimController:
         self._templates = informer.Informer(client, kube.TEMPLATES, on_change=self._on_template)
         self._claims = informer.Informer(client, kube.CLAIMS, on_change=self._on_claim)
         self._pods = informer.Informer(client, kube.PODS, on_change=self._on_pod)
-        self._informers = [self._templates, self._claims, self._pods]
-        self._thread = threading.Thread(target=self._run, name="claim-controller", daemon=True)
+        self._worker = worker.Worker(
+            "claim-controller",
+            self._queue,
+            [self._templates, self._claims, self._pods],
+            self._sync,
+        )
 
     def start(self) -> None:
         """Begin to watch and to act."""
-        for item in self._informers:
-            item.start()
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
-        """Stop."""
-        self._queue.close()
-        if self._thread.is_alive():
-            self._thread.join(timeout=SYNC_SECONDS)
-        for item in self._informers:
-            item.stop()
+        """Stop; what is being done is finished first."""
+        self._worker.stop()
 
     def _on_template(self, _kind: str, body: Json) -> None:
         namespace, name = _key(body)
@@ -88,26 +87,11 @@ class ClaimController:
         with self._lock:
             return set(self._owned.get(uid, ()))
 
-    def _run(self) -> None:
-        for item in self._informers:
-            while not item.wait_synced(1.0):
-                if self._queue.closed:
-                    return
-        while (work := self._queue.get()) is not None:
-            kind, key = work
-            try:
-                self._sync_pod(key) if kind == "pod" else self._sync_claim(key)
-            except kube.NotFound:
-                # It has gone meanwhile; the watch tells what follows from that.
-                self._queue.succeeded(work)
-            except (kube.ApiError, errors.Retryable) as error:
-                self._log.info("tried again", kind=kind, name="/".join(key), reason=str(error))
-                self._queue.failed(work)
-            except Exception:  # noqa: BLE001 - one object must not end the care for all others
-                self._log.exception("failed", kind=kind, name="/".join(key))
-                self._queue.failed(work)
-            else:
-                self._queue.succeeded(work)
+    def _sync(self, work: Item) -> None:
+        kind, key = work
+        # What has gone meanwhile needs nothing; the watch tells what follows from that.
+        with contextlib.suppress(kube.NotFound):
+            self._sync_pod(key) if kind == "pod" else self._sync_claim(key)
 
     def _sync_pod(self, key: Key) -> None:
         """Make the claims that the pod wants from templates and has not."""

@@ -1,23 +1,27 @@
 """The embedded cluster: API server, scheduler, controllers and nodes, started and stopped together.
 
-Each node's kubelet runs here, its kubelet plugin as a process of its own, as on a real node.
+Each node's kubelet runs here, its kubelet plugin as a process of its own, as on a real node. Unlike
+in a real cluster nobody has to log in, and there are no controllers but that of claims: a
+Deployment or a Job is stored, and makes no pods.
 """
 
 import contextlib
 import dataclasses
+import datetime as dt
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from dra_driver import errors
-from dra_driver.adapters import kube
-from dra_driver.logic import classes
+from dra_driver.adapters import dra_grpc, kube
+from dra_driver.logic import classes, selection
 from dra_driver.sim import claim_controller, kubelet, runtime, scheduler
-from dra_driver.sim.api import server
+from dra_driver.sim.api import options, server
 
 Json = dict[str, Any]
 
@@ -25,6 +29,8 @@ DRIVER_NAME = "gpu.nvidia.com"
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
+LOG_LINES = 5
+"""Of a plugin's log, its last, that are shown where it failed."""
 
 RuntimeFor = Callable[[pathlib.Path, pathlib.Path], runtime.Runtime]
 """Makes a node's runtime from its CDI directory and a working directory."""
@@ -32,7 +38,7 @@ RuntimeFor = Callable[[pathlib.Path, pathlib.Path], runtime.Runtime]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node, with the GPUs that it simulates: `h100-80gb-hbm3:8`; empty: none."""
+    """A node, with the GPUs that it simulates: `h100-80gb-hbm3:8`, or `none`."""
 
     name: str
     gpus: str
@@ -54,6 +60,11 @@ class Node:
         self._client = kube.Client(kubeconfig=kubeconfig, user_agent=f"kubelet/{spec.name}")
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        # Of the socket paths the longest.
+        dra_grpc.check_socket_path(
+            directory / "kubelet" / "plugins_registry" / f"{DRIVER_NAME}-reg.sock",
+            setting="node name, or directory for temporary files (TMPDIR)",
+        )
         directory.mkdir(parents=True)
         self.cdi_dir = directory / "cdi"
         self.cdi_dir.mkdir()
@@ -96,15 +107,25 @@ class Node:
             errors.Fatal: it has; the text has the end of its log.
         """
         if self._process is not None and self._process.poll() is not None:
-            log = (self._directory / "plugin.log").read_text(encoding="utf-8", errors="replace")
             raise errors.Fatal(
                 f"the plugin of node {self.spec.name} ended with status "
-                f"{self._process.returncode}: {log[-1000:]}"
+                f"{self._process.returncode}; {self.log_end()}"
             )
+
+    def log_end(self) -> str:
+        """The last lines of the plugin's log, for a message."""
+        text = (self._directory / "plugin.log").read_text(encoding="utf-8", errors="replace")
+        return "\n  ".join(["its log ends:", *text.splitlines()[-LOG_LINES:]])
 
     def stop(self) -> None:
         """End the pods, then the plugin, which has to unprepare them."""
-        self.kubelet.stop()
+        try:
+            self.kubelet.stop()
+        finally:
+            self._stop_plugin()
+            self._client.close()
+
+    def _stop_plugin(self) -> None:
         if self._process is not None:
             self._process.terminate()
             try:
@@ -114,7 +135,6 @@ class Node:
                 self._process.wait()
         if self._log is not None:
             self._log.close()
-        self._client.close()
 
 
 class Cluster:
@@ -124,12 +144,13 @@ class Cluster:
         self, specs: tuple[NodeSpec, ...], directory: pathlib.Path, *, runtime_for: RuntimeFor
     ) -> None:
         """Nothing is started. Socket paths are short only where `directory` is."""
-        self._api = server.ApiServer()
+        self._api = server.ApiServer(options.Options(expression_check=selection.check))
         self._specs = specs
         self._directory = directory
         self._runtime_for = runtime_for
         self._stack = contextlib.ExitStack()
-        self.kubeconfig = directory / "kubeconfig"
+        # No node has this name: names of nodes have no dot.
+        self.kubeconfig = directory / "kubeconfig.yaml"
         self.nodes: dict[str, Node] = {}
 
     def start(self) -> None:
@@ -153,26 +174,31 @@ class Cluster:
             self._stack.callback(node.stop)
             node.start()
 
-    def wait_ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until each node's devices are published.
+    def wait_ready(self, stop: threading.Event, seconds: float = READY_SECONDS) -> bool:
+        """Wait until each node's devices are published; False where `stop` was set before.
 
         Raises:
             errors.Fatal: a plugin ended, or it took longer than `seconds`.
         """
         deadline = time.monotonic() + seconds
         waiting = set(self.nodes)
-        while waiting:
-            for name in waiting:
+        while waiting and not stop.is_set():
+            for name in sorted(waiting):
                 self.nodes[name].check_alive()
             slices, _ = self.client.list(kube.SLICES)
             waiting = set(self.nodes) - {body["spec"].get("nodeName") for body in slices}
             if waiting and time.monotonic() > deadline:
+                logs = "\n".join(
+                    f"plugin of node {name}: {self.nodes[name].log_end()}"
+                    for name in sorted(waiting)
+                )
                 raise errors.Fatal(
-                    f"no ResourceSlice of node {', '.join(sorted(waiting))} after {seconds:.0f} s; "
-                    f"see plugin.log in {self._directory}"
+                    f"no ResourceSlice of node {', '.join(sorted(waiting))} after {seconds:.0f} s\n"
+                    f"{logs}"
                 )
             if waiting:
-                time.sleep(LOOK_SECONDS)
+                stop.wait(LOOK_SECONDS)
+        return not stop.is_set()
 
     def stop(self) -> None:
         """Stop everything, in the reverse order."""
@@ -194,6 +220,7 @@ class Cluster:
 
 def _node_body(name: str) -> Json:
     amounts = {"cpu": "64", "memory": "512Gi", "pods": str(kubelet.PODS)}
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -201,6 +228,14 @@ def _node_body(name: str) -> Json:
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "KubeletReady",
+                    "lastHeartbeatTime": now,
+                    "lastTransitionTime": now,
+                }
+            ],
         },
     }

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import tempfile
 import threading
 import time
@@ -19,7 +20,23 @@ DEFAULT_NODES = (
 )
 SETTLE_SECONDS = 60.0
 """How long pods may take to become what they are expected to become."""
+STEADY_SECONDS = 5.0
+"""Without any change after which nothing more is expected of pods that cannot be scheduled."""
+OUTPUT_SECONDS = 5.0
+"""How long containers that run may take to write something."""
 LOOK_SECONDS = 0.1
+
+
+INTERRUPTED = 130
+"""Exit status after an early Ctrl-C: that of a process that SIGINT ends."""
+
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_WITHOUT_CONTROLLER = ("Deployment", "DaemonSet")
+_GOES_ON = """\
+The cluster goes on. In another terminal:
+  export KUBECONFIG={kubeconfig}
+  kubectl get pods -A
+Ctrl-C ends it and cleans up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,30 +61,39 @@ def parse_node(text: str) -> cluster.NodeSpec:
     if not (name and equals and gpus):
         raise errors.Rejected(
             f"--node {text!r}: write NAME=MODEL:COUNT[,MODEL:COUNT]..., "
-            "for example hopper=h100-80gb-hbm3:8"
+            "for example hopper=h100-80gb-hbm3:8, or NAME=none"
+        )
+    if not _NODE_NAME.fullmatch(name):
+        raise errors.Rejected(
+            f"--node {text!r}: {name!r} is no name of a node: at most 63 lower-case letters, "
+            "digits and inner hyphens are allowed"
         )
     gpu_state.parse_spec(gpus)
     return cluster.NodeSpec(name, gpus)
 
 
 def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> int:
-    """Run it; 0 only if each pod became what its manifest expects. `stop` ends it early."""
+    """Run it; 0 only if each pod became what its manifest expects. `stop` ends it early.
+
+    Raises:
+        errors.DriverError: the options or a manifest are wrong, or the cluster does not start.
+    """
     objects = manifests.load(options.files or (_quickstart(),))
+    outcome.check_expectations(objects)
+    names = [node.name for node in options.nodes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise errors.Rejected(f"--node: {', '.join(twice)} is there twice; give each its own name")
     with tempfile.TemporaryDirectory(prefix="dra-") as name:
-        directory = pathlib.Path(name)
         embedded = cluster.Cluster(
-            options.nodes, directory, runtime_for=_runtime_for(options.runtime)
+            options.nodes, pathlib.Path(name), runtime_for=_runtime_for(options.runtime)
         )
         try:
             result = _play(embedded, objects, options, stop, shown)
+            if result is None:
+                return INTERRUPTED
             _show(result, options, shown)
             if options.keep and not stop.is_set():
-                shown.step(
-                    f"The cluster goes on. In another terminal:\n"
-                    f"  export KUBECONFIG={embedded.kubeconfig}\n"
-                    f"  kubectl get pods -A\n"
-                    f"Ctrl-C ends it and cleans up."
-                )
+                shown.step(_GOES_ON.format(kubeconfig=embedded.kubeconfig))
                 stop.wait()
             return 0 if all(pod.as_expected for pod in result.pods) else 1
         finally:
@@ -81,56 +107,82 @@ def _play(
     options: Options,
     stop: threading.Event,
     shown: terminal.Terminal,
-) -> outcome.Outcome:
+) -> outcome.Outcome | None:
+    """What became of the pods; None where `stop` was set before there were any."""
     names = ", ".join(f"{node.name} ({node.gpus})" for node in options.nodes)
     with shown.progress(f"Starting a cluster with the nodes {names}"):
         embedded.start()
-        embedded.wait_ready()
+        if not embedded.wait_ready(stop):
+            return None
     shown.step(f"Nodes are ready: {len(embedded.devices())} devices published")
     manifests.apply(embedded.client, objects)
     shown.step(f"Manifests applied: {len(objects)} objects")
-    with shown.progress("Waiting for pods") as progress:
-        return _settle(embedded, options.timeout, stop, progress)
+    for body in objects:
+        if body["kind"] in _WITHOUT_CONTROLLER:
+            shown.step(f"{manifests.full_name(body)} stays as it is: only pods are run here")
+    with shown.progress(f"Waiting for pods, {options.timeout:g} s at most") as progress:
+        return _settle(embedded, options, stop, progress)
 
 
 def _settle(
-    embedded: cluster.Cluster, timeout: float, stop: threading.Event, progress: terminal.Progress
+    embedded: cluster.Cluster,
+    options: Options,
+    stop: threading.Event,
+    progress: terminal.Progress,
 ) -> outcome.Outcome:
-    """Wait until each pod is what it is expected to be."""
-    deadline = time.monotonic() + timeout
+    """Wait until each pod is what it is expected to be, or there is no hope of that."""
+    start = time.monotonic()
+    last, last_change = None, start
     while True:
         result = outcome.gather(embedded)
-        ready = sum(_is_settled(pod) for pod in result.pods)
-        progress.update(f"Waiting for pods: {ready} of {len(result.pods)} are as expected")
-        if ready == len(result.pods) or stop.is_set() or time.monotonic() > deadline:
+        now = time.monotonic()
+        if result != last:
+            last, last_change = result, now
+        if stop.is_set() or now - start > options.timeout:
             return result
+        if _is_settled(result, now - last_change, options.runtime):
+            return result
+        progress.update(_progress(result))
         for node in embedded.nodes.values():
             node.check_alive()
         stop.wait(LOOK_SECONDS)
 
 
-def _is_settled(pod: outcome.Pod) -> bool:
-    """As expected, and with the output of its containers where there is something to see."""
-    views = pod.containers.values()
-    return pod.as_expected and (
-        pod.phase == outcome.UNSCHEDULABLE or all(v.output for v in views if v.mounts)
-    )
+def _is_settled(result: outcome.Outcome, steady: float, runtime_name: str) -> bool:
+    """Whether nothing more is to be waited for; `steady` are the seconds without any change."""
+    left = {pod.phase for pod in result.pods if not pod.as_expected}
+    if left:
+        # Only real containers end by themselves, and make room for others.
+        hopeless = left <= {outcome.FAILED, outcome.UNSCHEDULABLE} and runtime_name == "pretended"
+        return left == {outcome.FAILED} or (hopeless and steady > STEADY_SECONDS)
+    views = [view for pod in result.pods for view in pod.containers.values()]
+    # Twice the same: a line may be followed by others.
+    patience = LOOK_SECONDS if all(v.output for v in views if v.mounts) else OUTPUT_SECONDS
+    return steady > patience
+
+
+def _progress(result: outcome.Outcome) -> str:
+    waiting = [pod for pod in result.pods if not pod.as_expected]
+    text = f"Waiting for pods: {len(result.pods) - len(waiting)} of {len(result.pods)} as expected"
+    if waiting:
+        text += f"; {outcome.full_name(waiting[0])} is {waiting[0].phase}"
+    return text
 
 
 def _show(result: outcome.Outcome, options: Options, shown: terminal.Terminal) -> None:
     if options.output == "json":
         shown.say(json.dumps(outcome.to_json(result), indent=1))
         return
+    for block in outcome.to_blocks(result):
+        shown.block(block)
+        shown.say("")
     for table in outcome.to_tables(result):
         shown.table(table)
     unexpected = [pod for pod in result.pods if not pod.as_expected]
     for pod in unexpected:
-        shown.say(
-            f"{pod.namespace}/{pod.name} is {pod.phase}, expected is {pod.expected}: "
-            f"{pod.reason or 'no reason is known'}"
-        )
-    if not unexpected:
-        shown.say(f"All {len(result.pods)} pods are as expected.")
+        shown.say(f"{outcome.full_name(pod)} is {pod.phase}, expected is {pod.expected}.")
+    good = len(result.pods) - len(unexpected)
+    shown.say(f"{good} of {len(result.pods)} pods are as expected.")
 
 
 def _runtime_for(name: str) -> cluster.RuntimeFor:

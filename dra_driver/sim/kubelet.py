@@ -1,12 +1,17 @@
 """A kubelet, as far as a DRA driver meets it: registration, pods, prepare and unprepare.
 
-Simplified: a failed prepare is tried again after seconds, not after a minute; there are no init
-containers, probes or volumes. Source: Kubernetes 1.36, `pkg/kubelet`.
+Unlike the real one: a failed prepare or unprepare is tried again after seconds, not after a minute
+(a change of the pod brings it forward, as there); containers are stopped without grace and never
+started again, so a pod whose containers have ended is done whatever its restart policy is; there
+are no init containers, probes, volumes or resource limits; slices are deleted once at the start,
+whether that works or not. A new object starts with no memory of an earlier one: claims of pods
+that ran then are prepared again. Source: Kubernetes 1.36, `pkg/kubelet`.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import datetime as dt
 import pathlib
 import threading
 from collections.abc import Mapping
@@ -22,8 +27,8 @@ RETRY_SECONDS = 2.0
 """Until a pod that could not start is tried again; the real kubelet takes 60 to 90."""
 PODS = 256
 """Pods that a node can run."""
-LOOK_SECONDS = 0.2
-"""Between looks at whether a container has ended by itself."""
+WAIT_SECONDS = 60.0
+"""Between looks at a pod of which nothing is heard."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -91,6 +96,7 @@ class Kubelet:
             pod.changed.set()
         self._workers.shutdown(wait=True)
         self.plugins.stop()
+        self._runtime.close()
 
     def views(self, pod_uid: str) -> Mapping[str, runtime.View]:
         """What each container of a pod sees, or saw before it ended, by container name."""
@@ -123,74 +129,81 @@ class Kubelet:
                 if pod.ended:
                     del self._pods[uid]
             pod.changed.set()
-        if pod.ended and pod.deleting and not pod.gone:
-            self._delete(pod)
+            if pod.ended and pod.deleting and not pod.gone:
+                self._workers.submit(self._delete, pod)
 
     def _run(self, pod: _Pod) -> None:
         """One pod's whole life, in a thread of its own."""
         try:
-            phase = self._follow(pod) if self._start_pod(pod) else "Failed"
-            self._end(pod, phase)
+            statuses = self._follow(pod) if self._start_pod(pod) else {}
+            self._end(pod, statuses)
         except Exception:  # noqa: BLE001 - a thread has nobody to raise to; other pods go on
             self._log.exception("pod worker failed", pod=pod.body["metadata"]["name"])
         with self._lock:
             pod.ended = True
             if pod.gone:
                 self._pods.pop(pod.uid, None)
+        if pod.deleting and not pod.gone and not self._stop.is_set():
+            self._delete(pod)
 
     def _start_pod(self, pod: _Pod) -> bool:
         """Prepare and start, again and again; False when the pod has to go before it ran."""
-        while not (pod.deleting or self._stop.is_set()):
+        while True:
             pod.changed.clear()
+            if pod.deleting or self._stop.is_set():
+                return False
+            reason = "FailedPrepareDynamicResources"
             try:
-                self._start_containers(pod)
+                prepared = self._claims.prepare(_pod_claims(pod.body))
+                reason = "Failed"
+                self._start_containers(pod, prepared)
+                self._report(pod, "Running")
             except errors.DriverError as error:
-                self._events.record(
-                    pod.body, "Warning", "FailedPrepareDynamicResources", str(error)
-                )
                 self._stop_containers(pod)
-                self._stop.wait(RETRY_SECONDS)
-                continue
-            self._report(pod, "Running", ready=True)
-            return True
-        return False
+                self._retry_later(pod, reason, error)
+            else:
+                return True
 
-    def _start_containers(self, pod: _Pod) -> None:
-        prepared = self._claims.prepare(_pod_claims(pod.body))
+    def _start_containers(
+        self, pod: _Pod, prepared: Mapping[str, claim_cache.PreparedClaim]
+    ) -> None:
         for container in pod.body["spec"]["containers"]:
-            started = self._runtime.start(_container(pod.body, container, prepared))
+            started = self._runtime.start(
+                _container(pod.body, container, prepared), pod.changed.set
+            )
             with self._lock:
                 pod.containers[container["name"]] = started
 
-    def _follow(self, pod: _Pod) -> str:
-        """Wait for the end of the pod; its final phase."""
-        statuses: dict[str, int] = {}
-        while not (pod.deleting or self._stop.is_set()):
-            for name, container in pod.containers.items():
-                status = None if name in statuses else container.wait(LOOK_SECONDS)
-                if status is not None:
-                    statuses[name] = status
-            if statuses.keys() == pod.containers.keys():
-                break
-        return "Failed" if any(statuses.values()) else "Succeeded"
-
-    def _end(self, pod: _Pod, phase: str) -> None:
-        self._stop_containers(pod)
+    def _follow(self, pod: _Pod) -> dict[str, int | None]:
+        """Wait for the end of the pod; the exit status of each container, None if it still runs."""
         while True:
+            pod.changed.clear()
+            statuses = {name: started.status() for name, started in pod.containers.items()}
+            if None not in statuses.values() or pod.deleting or self._stop.is_set():
+                return statuses
+            pod.changed.wait(WAIT_SECONDS)
+
+    def _end(self, pod: _Pod, statuses: Mapping[str, int | None]) -> None:
+        """Stop and unprepare; then the pod is done, which its status tells."""
+        self._stop_containers(pod)
+        failed = not statuses or any(status != 0 for status in statuses.values())
+        while True:
+            pod.changed.clear()
             try:
                 self._claims.unprepare(pod.uid)
-                break
+                if not (pod.gone or self._stop.is_set()):
+                    self._report(pod, "Failed" if failed else "Succeeded", statuses)
             except errors.DriverError as error:
-                self._events.record(
-                    pod.body, "Warning", "FailedUnprepareDynamicResources", str(error)
-                )
-                if self._stop.wait(RETRY_SECONDS):
+                if self._stop.is_set():
                     return
-        if self._stop.is_set() or pod.gone:
-            return
-        self._report(pod, phase, ready=False)
-        if pod.deleting:
-            self._delete(pod)
+                self._retry_later(pod, "FailedUnprepareDynamicResources", error)
+            else:
+                return
+
+    def _retry_later(self, pod: _Pod, reason: str, error: errors.DriverError) -> None:
+        """Tell why, and wait until it is tried again: for some time, or for a change of the pod."""
+        self._events.record(pod.body, "Warning", reason, str(error))
+        pod.changed.wait(RETRY_SECONDS)
 
     def _stop_containers(self, pod: _Pod) -> None:
         with self._lock:
@@ -206,57 +219,72 @@ class Kubelet:
                 kube.PODS, metadata["name"], metadata["namespace"], uid=pod.uid, grace_period=0
             )
 
-    def _report(self, pod: _Pod, phase: str, *, ready: bool) -> None:
+    def _report(
+        self, pod: _Pod, phase: str, statuses: Mapping[str, int | None] | None = None
+    ) -> None:
         """Write the pod's status; a pod that is gone meanwhile needs none."""
         metadata = pod.body["metadata"]
-        statuses = [
-            {"name": c["name"], "image": c.get("image", ""), "ready": ready, "restartCount": 0}
-            for c in pod.body["spec"]["containers"]
-        ]
         try:
             body = self._client.get(kube.PODS, metadata["name"], metadata["namespace"])
-            conditions = [
-                c
-                for c in body["status"].get("conditions") or ()
-                if c["type"] not in _OUR_CONDITIONS
-            ]
-            conditions += [
-                {"type": kind, "status": "True" if ready else "False"} for kind in _OUR_CONDITIONS
-            ]
-            patch = {
-                "status": {
-                    "phase": phase,
-                    "conditions": conditions,
-                    "containerStatuses": [
-                        status | {"started": ready, "state": _state(phase)} for status in statuses
-                    ],
-                }
-            }
-            self._client.patch(
-                kube.PODS, metadata["name"], patch, metadata["namespace"], subresource="status"
-            )
+            if body["metadata"]["uid"] == pod.uid:
+                self._client.patch(
+                    kube.PODS,
+                    metadata["name"],
+                    {"status": _status(body, phase, statuses or {})},
+                    metadata["namespace"],
+                    subresource="status",
+                )
         except kube.NotFound:
             return
 
 
 _ENDED = ("Succeeded", "Failed")
 _OUR_CONDITIONS = ("Initialized", "Ready", "ContainersReady")
+_KILLED = 137
+"""Exit status of what was ended by SIGKILL."""
 
 
-def _state(phase: str) -> Json:
-    if phase == "Running":
-        return {"running": {}}
+def _status(pod: Json, phase: str, statuses: Mapping[str, int | None]) -> Json:
+    """What the kubelet says of a pod; a container that still ran at the end was killed."""
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = pod.get("status") or {}
+    running = phase == "Running"
+    known = {item["type"]: item for item in before.get("conditions") or ()}
+    ours: dict[str, Json] = {
+        kind: {"type": kind, "status": str(running), "lastTransitionTime": now}
+        for kind in _OUR_CONDITIONS
+    }
     return {
-        "terminated": {
-            "exitCode": int(phase == "Failed"),
-            "reason": "Completed" if phase == "Succeeded" else "Error",
-        }
+        "phase": phase,
+        "startTime": before.get("startTime") or now,
+        "conditions": list((known | ours).values()),
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container.get("image", ""),
+                "imageID": "",
+                "ready": running,
+                "started": running,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": now}}
+                if running
+                else _terminated(statuses.get(container["name"]), now),
+            }
+            for container in pod["spec"]["containers"]
+        ],
     }
 
 
+def _terminated(status: int | None, now: str) -> Json:
+    code = _KILLED if status is None else status
+    reason = "Error" if code else "Completed"
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": now}}
+
+
 def _pod_claims(pod: Json) -> claim_cache.PodClaims:
+    # A claim that the pod's status lists without a name is one that the pod does not need.
     statuses = {
-        item["name"]: item.get("resourceClaimName")
+        item["name"]: item.get("resourceClaimName") or ""
         for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
     }
     return claim_cache.PodClaims(
@@ -274,7 +302,10 @@ def _container(
 ) -> runtime.Container:
     used = (container.get("resources") or {}).get("claims") or ()
     cdi_ids = [
-        cdi_id for use in used for cdi_id in prepared[use["name"]].cdi_ids(use.get("request"))
+        cdi_id
+        for use in used
+        if use["name"] in prepared
+        for cdi_id in prepared[use["name"]].cdi_ids(use.get("request"))
     ]
     return runtime.Container(
         pod_uid=pod["metadata"]["uid"],

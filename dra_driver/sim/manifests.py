@@ -21,13 +21,13 @@ def load(paths: Iterable[pathlib.Path]) -> list[Json]:
     found: list[Json] = []
     for path in paths:
         for file in _files(path):
-            for document in documents.load_all(file):
-                found += _objects(document, file)
+            for number, document in enumerate(documents.load_all(file), start=1):
+                found += _objects(document, f"{file}, document {number}")
     return found
 
 
 def apply(client: kube.Client, objects: Iterable[Json]) -> None:
-    """Create the objects, in order.
+    """Create the objects, in order; what is there already is changed to be as it says here.
 
     Raises:
         errors.DriverError: the server refuses one; the text names it.
@@ -36,7 +36,18 @@ def apply(client: kube.Client, objects: Iterable[Json]) -> None:
     for body in objects:
         resource = mapper.resource(body)
         namespace = body["metadata"].get("namespace", "default") if resource.namespaced else None
-        client.create(resource, body, namespace)
+        try:
+            client.create(resource, body, namespace)
+        except kube.Conflict:
+            client.patch(resource, body["metadata"]["name"], body, namespace)
+
+
+def full_name(body: Json) -> str:
+    """As in messages: `Pod default/train`."""
+    metadata = body["metadata"]
+    name = metadata.get("name") or f"{metadata.get('generateName')}*"
+    namespace = metadata.get("namespace")
+    return f"{body['kind']} {namespace}/{name}" if namespace else f"{body['kind']} {name}"
 
 
 def _files(path: pathlib.Path) -> list[pathlib.Path]:
@@ -50,16 +61,16 @@ def _files(path: pathlib.Path) -> list[pathlib.Path]:
     return files
 
 
-def _objects(document: Any, file: pathlib.Path) -> list[Json]:
+def _objects(document: Any, place: str) -> list[Json]:
     match document:
         case {"kind": "List", "items": list(items)}:
-            return [found for item in items for found in _objects(item, file)]
+            return [found for item in items for found in _objects(item, place)]
         case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()}}:
             return [document]
         case {"apiVersion": str(), "kind": str(), "metadata": {"generateName": str()}}:
             return [document]
     raise errors.Fatal(
-        f"{file}: a document is no Kubernetes object: apiVersion, kind and metadata.name are needed"
+        f"{place}: this is no Kubernetes object: apiVersion, kind and metadata.name are needed"
     )
 
 
@@ -76,8 +87,8 @@ class _Mapper:
             self._known[version] = self._discover(version)
         if kind not in self._known[version]:
             raise errors.Fatal(
-                f"{kind} {body['metadata'].get('name')}: the cluster has no kind {kind} in "
-                f"{version}; it has {', '.join(sorted(self._known[version])) or 'none'}"
+                f"{full_name(body)}: the cluster has no kind {kind} in {version}; it has "
+                f"{', '.join(sorted(self._known[version])) or 'no such version of no such group'}"
             )
         return self._known[version][kind]
 

@@ -1,18 +1,22 @@
 """What became of the pods of a demo: gathered from the API and the kubelets, shown or printed."""
 
+import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from dra_driver import errors
 from dra_driver.adapters import kube, terminal
-from dra_driver.sim import cluster, runtime
+from dra_driver.sim import cluster, manifests, runtime
 
 Json = dict[str, Any]
 
 EXPECT_ANNOTATION = "demo.dra-driver/expect"
 RUNNING = "Running"
 UNSCHEDULABLE = "Unschedulable"
+FAILED = "Failed"
 EXPECTATIONS = (RUNNING, UNSCHEDULABLE)
+_RUNS = (RUNNING, "Succeeded")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,8 +57,7 @@ class Pod:
     @property
     def as_expected(self) -> bool:
         """Whether the pod reached the state that its manifest expects."""
-        wanted = (RUNNING, "Succeeded") if self.expected == RUNNING else (self.expected,)
-        return self.phase in wanted
+        return self.phase in (_RUNS if self.expected == RUNNING else (self.expected,))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +66,26 @@ class Outcome:
 
     nodes: Mapping[str, tuple[str, ...]]
     pods: tuple[Pod, ...]
+
+
+def check_expectations(objects: Iterable[Json]) -> None:
+    """Refuse pods that expect what no pod becomes.
+
+    Raises:
+        errors.Rejected: the annotation has another value than those in `EXPECTATIONS`.
+    """
+    for body in objects:
+        expected = _expected(body)
+        if body["kind"] == "Pod" and expected not in EXPECTATIONS:
+            raise errors.Rejected(
+                f"{manifests.full_name(body)}: annotation {EXPECT_ANNOTATION}: {expected!r}; "
+                f"write {' or '.join(EXPECTATIONS)}"
+            )
+
+
+def _expected(body: Json) -> str:
+    annotations = body["metadata"].get("annotations")
+    return str((annotations or {}).get(EXPECT_ANNOTATION, RUNNING))
 
 
 def gather(running: cluster.Cluster) -> Outcome:
@@ -102,7 +125,7 @@ def _pod(
     return Pod(
         namespace=metadata["namespace"],
         name=metadata["name"],
-        expected=(metadata.get("annotations") or {}).get(EXPECT_ANNOTATION, RUNNING),
+        expected=_expected(body),
         phase=phase,
         node=node,
         reason=reason,
@@ -118,7 +141,19 @@ def _phase(status: Json) -> tuple[str, str | None]:
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason") or "Pending", condition.get("message")
-    return status.get("phase") or "Pending", None
+    phase = status.get("phase") or "Pending"
+    return phase, _ended(status) if phase == FAILED else None
+
+
+def _ended(status: Json) -> str:
+    """How the containers of a failed pod ended."""
+    ends = {
+        item["name"]: item["state"]["terminated"].get("exitCode")
+        for item in status.get("containerStatuses") or ()
+        if "terminated" in (item.get("state") or {})
+    }
+    texts = [f"container {name} ended with status {code}" for name, code in ends.items() if code]
+    return ", ".join(texts) or "it never ran"
 
 
 def _claim_names(pod: Json) -> list[str]:
@@ -193,55 +228,71 @@ def _pod_json(pod: Pod) -> Json:
     }
 
 
-def to_tables(outcome: Outcome) -> tuple[terminal.Table, ...]:
-    """The form that people read: who got what, why others wait, and what containers see."""
-    waiting = tuple(
-        (_full_name(pod), pod.reason or "no reason is known")
+def to_blocks(outcome: Outcome) -> tuple[terminal.Block, ...]:
+    """The form that people read, in detail: each pod that got something, and what it sees of it."""
+    return tuple(
+        terminal.Block(
+            (
+                (full_name(pod), "bold"),
+                ": ",
+                (pod.phase, _style(pod)),
+                f" on {pod.node}" if pod.node else "",
+            ),
+            tuple(_details(pod)),
+        )
         for pod in outcome.pods
-        if pod.phase not in (RUNNING, "Succeeded")
+        if pod.claims or pod.containers
     )
-    tables = [_pod_table(outcome), _container_table(outcome)]
-    if waiting:
-        tables.insert(1, terminal.Table("Why pods wait", ("POD", "REASON"), waiting))
-    return tuple(tables)
 
 
-def _full_name(pod: Pod) -> str:
+def _details(pod: Pod) -> Iterator[str]:
+    for claim in pod.claims:
+        yield f"claim {claim.name}{'' if claim.devices else ': nothing is allocated'}"
+        for device in claim.devices:
+            model = device.model or device.driver
+            yield "  ".join(["", device.device, model, *([device.uuid] if device.uuid else [])])
+    for name, view in pod.containers.items():
+        seen = [
+            *view.output,
+            *(f"{key}={value}" for key, value in view.env.items()),
+            *view.device_nodes,
+        ]
+        yield f"container {name} sees{'' if seen else ' no devices'}"
+        yield from (f"  {line}" for line in seen)
+
+
+def to_tables(outcome: Outcome) -> tuple[terminal.Table, ...]:
+    """The form that people read, at a glance: what became of each pod, and why others wait."""
+    pods = tuple(
+        (full_name(pod), (pod.phase, _style(pod)), pod.node or "-", _models(pod) or "-")
+        for pod in outcome.pods
+    )
+    waiting = tuple(
+        (full_name(pod), pod.reason or "no reason is known")
+        for pod in outcome.pods
+        if pod.phase not in _RUNS
+    )
+    tables = [
+        terminal.Table("Pods", ("POD", "PHASE", "NODE", "DEVICES"), pods),
+        terminal.Table("Why pods do not run", ("POD", "REASON"), waiting),
+    ]
+    return tuple(table for table in tables if table.rows)
+
+
+def full_name(pod: Pod) -> str:
+    """As in messages: `namespace/name`."""
     return f"{pod.namespace}/{pod.name}"
 
 
-def _pod_table(outcome: Outcome) -> terminal.Table:
-    rows: list[tuple[terminal.Cell, ...]] = []
-    for pod in outcome.pods:
-        head: tuple[terminal.Cell, ...] = (
-            _full_name(pod),
-            (pod.phase, "green" if pod.as_expected else "bold red"),
-            pod.node or "-",
-        )
-        devices = [(claim.name, device) for claim in pod.claims for device in claim.devices]
-        if not devices:
-            rows.append((*head, "-", "-", "-", "-"))
-        for claim, device in devices:
-            rows.append(
-                (*head, claim, device.device, device.model or device.driver, device.uuid or "-")
-            )
-            head = ("", "", "")
-    return terminal.Table(
-        "Pods and their devices",
-        ("POD", "PHASE", "NODE", "CLAIM", "DEVICE", "MODEL", "UUID"),
-        tuple(rows),
+def _style(pod: Pod) -> str:
+    return "green" if pod.as_expected else "bold red"
+
+
+def _models(pod: Pod) -> str:
+    """What the pod has, as `2x Tesla T4, NVIDIA H100 80GB HBM3`."""
+    counts = collections.Counter(
+        device.model or device.driver for claim in pod.claims for device in claim.devices
     )
-
-
-def _container_table(outcome: Outcome) -> terminal.Table:
-    rows = []
-    for pod in outcome.pods:
-        for name, view in pod.containers.items():
-            environment = [f"{key}={value}" for key, value in view.env.items()]
-            seen = [*view.output, *environment, *view.device_nodes]
-            rows.append((_full_name(pod), name, "\n".join(seen) or "-"))
-    return terminal.Table(
-        "What each container sees: nvidia-smi -L, environment, device nodes",
-        ("POD", "CONTAINER", "SEES"),
-        tuple(rows),
+    return ", ".join(
+        model if count == 1 else f"{count}x {model}" for model, count in counts.items()
     )

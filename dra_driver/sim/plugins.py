@@ -1,13 +1,21 @@
 """The kubelet's plugin manager: finds DRA plugins by their sockets, registers and calls them.
 
-Source: Kubernetes 1.36, `pkg/kubelet/pluginmanager` and `pkg/kubelet/cm/dra/plugin`.
+Unlike the kubelet it looks at the directory instead of being told of changes, and so also notices
+a socket that is renamed away; a call that the newest plugin does not answer is made to the next
+older one, where the kubelet only chooses one that is connected; a registration that failed is tried
+again after the same time; a driver counts as away when its registration sockets are gone, not when
+its connections have ended: what a killed process leaves behind keeps its slices; and the health
+service is not asked for. Source: Kubernetes 1.36, `pkg/kubelet/pluginmanager` and
+`pkg/kubelet/cm/dra/plugin`.
 """
 
 import dataclasses
+import os
 import pathlib
+import stat
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import dra_grpc, dra_protocol
@@ -25,7 +33,7 @@ _Identity = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plugin:
-    name: str
+    info: dra_grpc.PluginInfo
     version: str
     client: dra_grpc.Client
 
@@ -46,7 +54,7 @@ class Plugins:
         self._wipe_seconds = wipe_seconds
         self._log = telemetry.logger("kubelet")
         self._lock = threading.Condition()
-        self._by_socket: dict[pathlib.Path, tuple[_Identity, _Plugin | None]] = {}
+        self._by_socket: dict[pathlib.Path, tuple[_Identity, _Plugin]] = {}
         self._gone: dict[str, float] = {}
         self._not_before: dict[pathlib.Path, float] = {}
         self._stop = threading.Event()
@@ -60,7 +68,8 @@ class Plugins:
     def stop(self) -> None:
         """Forget all plugins."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         for path in list(self._by_socket):
             self._drop(path)
 
@@ -115,16 +124,12 @@ class Plugins:
 
     def _of(self, name: str) -> list[_Plugin]:
         """Newest first: later registrations are later in the mapping."""
-        found = [plugin for _, plugin in self._by_socket.values() if plugin is not None]
-        return [plugin for plugin in reversed(found) if plugin.name == name]
+        found = [plugin for _, plugin in self._by_socket.values()]
+        return [plugin for plugin in reversed(found) if plugin.info.name == name]
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            seen = {
-                path: identity
-                for path in sorted(self._registry.rglob("*.sock"))
-                if not path.name.startswith(".") and (identity := _identity(path)) is not None
-            }
+            seen = dict(_sockets(self._registry))
             for path in [p for p, (known, _) in self._by_socket.items() if seen.get(p) != known]:
                 self._drop(path)
             for path, identity in seen.items():
@@ -138,11 +143,12 @@ class Plugins:
         try:
             with dra_grpc.Client(str(path)) as client:
                 info = client.get_info()
-                version = next((v for v in info.versions if v in dra_protocol.dra), None)
-                if info.type != dra_grpc.PLUGIN_TYPE or version is None:
-                    client.notify(registered=False, error=f"unsupported: {info}")
+                version = next((v for v in info.versions if v in dra_protocol.dra), "")
+                if problem := self._problem(info, version):
+                    self._log.warning("plugin is refused", reason=problem)
+                    client.notify(registered=False, error=problem)
                     return
-                plugin = _Plugin(info.name, version, dra_grpc.Client(info.endpoint))
+                plugin = _Plugin(info, version, dra_grpc.Client(info.endpoint))
                 client.notify(registered=True)
         except errors.Retryable as error:
             self._log.debug("registration failed; trying again", reason=str(error))
@@ -151,16 +157,28 @@ class Plugins:
             return
         with self._lock:
             self._by_socket[path] = identity, plugin
-            self._gone.pop(plugin.name, None)
+            self._gone.pop(info.name, None)
             self._lock.notify_all()
+
+    def _problem(self, info: dra_grpc.PluginInfo, version: str) -> str | None:
+        """Why the plugin cannot be registered."""
+        if info.type != dra_grpc.PLUGIN_TYPE:
+            return f"plugin type {info.type!r} is not supported; {dra_grpc.PLUGIN_TYPE} is"
+        if not version:
+            return (
+                f"none of the services {', '.join(info.versions) or '(none)'} is supported; "
+                f"supported are {', '.join(dra_protocol.dra)}"
+            )
+        if any(plugin.info.endpoint == info.endpoint for plugin in self._of(info.name)):
+            return f"endpoint {info.endpoint} of {info.name} is already registered"
+        return None
 
     def _drop(self, path: pathlib.Path) -> None:
         with self._lock:
             _, plugin = self._by_socket.pop(path)
-            if plugin is not None and not self._of(plugin.name):
-                self._gone[plugin.name] = time.monotonic()
-        if plugin is not None:
-            plugin.client.close()
+            if not self._of(plugin.info.name):
+                self._gone[plugin.info.name] = time.monotonic()
+        plugin.client.close()
 
     def _wipe(self) -> None:
         now = time.monotonic()
@@ -170,9 +188,21 @@ class Plugins:
                 self._on_gone(name)
 
 
+def _sockets(registry: pathlib.Path) -> Iterator[tuple[pathlib.Path, _Identity]]:
+    """All sockets below the directory whose names are not hidden; a link to one is one."""
+    for directory, folders, names in os.walk(registry):
+        folders.sort()
+        for path in (pathlib.Path(directory, name) for name in sorted(names)):
+            if not path.name.startswith(".") and (identity := _identity(path)) is not None:
+                yield path, identity
+
+
 def _identity(path: pathlib.Path) -> _Identity | None:
+    """What changes when a socket is made anew; None where there is none."""
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
-    return (status.st_dev, status.st_ino, status.st_ctime_ns) if path.is_socket() else None
+    if not stat.S_ISSOCK(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

@@ -1,4 +1,8 @@
-"""Containers that podman really runs: the check that an engine accepts our CDI specs."""
+"""Containers that podman really runs: the check that an engine accepts our CDI specs.
+
+Images are not pulled: each container has a root of its own with busybox in it. A container's
+command and args are run, or `DEFAULT_COMMAND` where it has none, and killed without grace.
+"""
 
 import contextlib
 import dataclasses
@@ -7,7 +11,8 @@ import pathlib
 import shutil
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from dra_driver import errors
 from dra_driver.sim import runtime
@@ -16,6 +21,9 @@ CDI_DIR = pathlib.Path("/var/run/cdi")
 """Where podman looks for specs; podman before 5 has no option for it."""
 DEFAULT_COMMAND = ("/bin/sh", "-c", "nvidia-smi -L; sleep 1000000")
 COMMAND_SECONDS = 30.0
+LINES = 1000
+"""Of a container's output that are kept: its first."""
+_TOOLS = ("podman", "runc", "busybox", "unshare")
 _ENGINE = ("podman", "--runtime", "/usr/sbin/runc", "--cgroup-manager", "cgroupfs")
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 _OVER_CDI_DIR = ("/bin/sh", "-c", f'mount --bind "$1" {CDI_DIR} && shift && exec "$@"', "sh")
@@ -24,8 +32,7 @@ _OVER_CDI_DIR = ("/bin/sh", "-c", f'mount --bind "$1" {CDI_DIR} && shift && exec
 class PodmanRuntime:
     """See `runtime.Runtime`.
 
-    Images are not pulled: each container has a root of its own with busybox in it. The node's CDI
-    directory is mounted over `CDI_DIR` in a mount namespace of podman's own.
+    The node's CDI directory is mounted over `CDI_DIR` in a mount namespace of podman's own.
     """
 
     def __init__(self, cdi_dir: pathlib.Path, directory: pathlib.Path) -> None:
@@ -34,45 +41,76 @@ class PodmanRuntime:
         Raises:
             errors.Fatal: podman, runc or busybox is missing, or this is not root.
         """
-        missing = [tool for tool in ("podman", "runc", "busybox", "unshare") if not _which(tool)]
+        missing = [tool for tool in _TOOLS if not _which(tool)]
         if missing or os.geteuid() != 0:
             raise errors.Fatal(
                 f"--runtime podman needs root, and podman, runc and busybox-static; missing: "
                 f"{', '.join(missing) or 'root'}. On Debian: apt-get install podman runc "
-                "busybox-static"
+                "busybox-static. Without them: --runtime pretended"
             )
         self._cdi_dir = cdi_dir
         self._directory = directory
-        CDI_DIR.mkdir(parents=True, exist_ok=True)
+        self._made_cdi_dir = False
 
-    def start(self, container: runtime.Container) -> runtime.Running:
-        """See `runtime.Runtime`. The pod's command is run, whatever its image is."""
+    def start(self, container: runtime.Container, on_end: Callable[[], None]) -> runtime.Running:
+        """See `runtime.Runtime`."""
         seen = runtime.resolve(self._cdi_dir, container.cdi_ids)
-        root = self._directory / f"{container.pod_uid}-{container.name}"
-        _make_root(root)
         name = f"dra-{container.pod_uid}-{container.name}"
-        command = [
+        root = self._directory / name
+        try:
+            self._make_cdi_dir()
+            _make_root(root)
+            return _Running(name, self._command(container, name, root), root, seen, on_end)
+        except (OSError, subprocess.SubprocessError) as error:
+            shutil.rmtree(root, ignore_errors=True)
+            raise errors.Retryable(f"container {container.name}: {error}") from error
+
+    def close(self) -> None:
+        """See `runtime.Runtime`."""
+        if self._made_cdi_dir:
+            with contextlib.suppress(OSError):  # Others may use it by now.
+                CDI_DIR.rmdir()
+
+    def _make_cdi_dir(self) -> None:
+        if not CDI_DIR.is_dir():
+            CDI_DIR.mkdir(parents=True, exist_ok=True)
+            self._made_cdi_dir = True
+
+    def _command(self, container: runtime.Container, name: str, root: pathlib.Path) -> list[str]:
+        return [
             *("unshare", "--mount", *_OVER_CDI_DIR, str(self._cdi_dir)),
             *(*_ENGINE, "run", "--rm", "--network", "none", "--name", name, *_LIMITS),
             *(part for cdi_id in container.cdi_ids for part in ("--device", cdi_id)),
             *(part for key, value in container.env.items() for part in ("--env", f"{key}={value}")),
             *("--rootfs", str(root), *(container.command or DEFAULT_COMMAND)),
         ]
-        return _Running(name, command, root, seen)
 
 
 class _Running:
     """A podman client in the foreground, whose output is the container's."""
 
     def __init__(
-        self, name: str, command: Sequence[str], root: pathlib.Path, seen: runtime.View
+        self,
+        name: str,
+        command: Sequence[str],
+        root: pathlib.Path,
+        seen: runtime.View,
+        on_end: Callable[[], None],
     ) -> None:
         self._name = name
         self._root = root
         self._seen = seen
+        self._on_end = on_end
         self._lines: list[str] = []
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            # Ctrl-C in a terminal goes to its foreground group: containers are stopped in order.
+            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, name=f"output-{name}", daemon=True)
         self._reader.start()
@@ -80,33 +118,31 @@ class _Running:
     def view(self) -> runtime.View:
         return dataclasses.replace(self._seen, output=tuple(self._lines))
 
-    def wait(self, seconds: float) -> int | None:
-        try:
-            status = self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        self._reader.join(COMMAND_SECONDS)
-        return status
+    def status(self) -> int | None:
+        return self._process.poll()
 
     def stop(self) -> None:
-        if self._process.poll() is None:
-            subprocess.run(
-                [*_ENGINE, "rm", "--force", "--time", "0", self._name],
-                capture_output=True,
-                timeout=COMMAND_SECONDS,
-                check=False,
-            )
+        deadline = time.monotonic() + COMMAND_SECONDS
+        # podman may be about to make the container: until it ends there may be one to remove.
+        while self._process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(COMMAND_SECONDS)
+                subprocess.run(
+                    [*_ENGINE, "rm", "--force", "--ignore", "--time", "0", self._name],
+                    capture_output=True,
+                    timeout=COMMAND_SECONDS,
+                    check=False,
+                )
+                self._process.wait(1)
+        self._process.kill()
         self._reader.join(COMMAND_SECONDS)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
     def _read(self) -> None:
-        stream = self._process.stdout
-        for line in stream or ():
-            self._lines.append(line.rstrip("\n"))
+        with self._process:
+            for line in self._process.stdout or ():
+                if len(self._lines) < LINES:
+                    self._lines.append(line.rstrip("\n"))
+        self._on_end()
 
 
 def _make_root(root: pathlib.Path) -> None:

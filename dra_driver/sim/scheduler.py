@@ -14,7 +14,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
 from dra_driver.logic import placing, scheduling
 from dra_driver.model import claims
-from dra_driver.sim import claim_status, cluster_state, events, work_queue
+from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker
 
 Json = dict[str, Any]
 Key = cluster_state.Key
@@ -47,28 +47,22 @@ class Scheduler:
         self._pods = informer.Informer(client, kube.PODS, on_change=self._on_pod)
         self._claims = informer.Informer(client, kube.CLAIMS, on_change=self._on_claim)
         # Pods last: by then most of what they need is known.
-        self._informers = [
+        informers = [
             informer.Informer(client, kube.SLICES, on_change=self._moving(self._state.on_slice)),
             informer.Informer(client, kube.CLASSES, on_change=self._moving(self._state.on_class)),
             informer.Informer(client, kube.NODES, on_change=self._moving(self._state.on_node)),
             self._claims,
             self._pods,
         ]
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._worker = worker.Worker("scheduler", self._queue, informers, self._attempt)
 
     def start(self) -> None:
         """Begin to watch and to schedule."""
-        for item in self._informers:
-            item.start()
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
-        """Stop; a pod that is being placed is finished first."""
-        self._queue.close()
-        if self._thread.is_alive():
-            self._thread.join(timeout=SYNC_SECONDS)
-        for item in self._informers:
-            item.stop()
+        """Stop; what is being done is finished first."""
+        self._worker.stop()
 
     def _on_pod(self, kind: str, body: Json) -> None:
         self._state.on_pod(kind, body)
@@ -105,23 +99,6 @@ class Scheduler:
             parked, self._parked = self._parked, {}
         for key in parked:
             self._queue.put(key)
-
-    def _run(self) -> None:
-        for item in self._informers:
-            while not item.wait_synced(1.0):
-                if self._queue.closed:
-                    return
-        while (key := self._queue.get()) is not None:
-            try:
-                self._attempt(key)
-            except (kube.ApiError, errors.Retryable) as error:
-                self._log.info("pod is tried again", pod="/".join(key), reason=str(error))
-                self._queue.failed(key)
-            except Exception:  # noqa: BLE001 - one pod must not end the scheduling of all others
-                self._log.exception("pod cannot be scheduled", pod="/".join(key))
-                self._queue.failed(key)
-            else:
-                self._queue.succeeded(key)
 
     def _attempt(self, key: Key) -> None:
         with self._lock:

@@ -44,13 +44,13 @@ def test_an_api_server_that_stays_away_is_an_error_before_the_call_ends(kubelet,
 
 def test_an_api_server_that_never_answers_is_an_error_before_the_call_ends(kubelet, cluster):
     ref = cluster.claim("gpu-0")
-    with cluster.faults.claims_of(ref.name, *[options.Fault(delay_seconds=6)] * 100):
+    with cluster.faults.claims_of(ref.name, *[options.Fault(delay_seconds=4.6)] * 100):
         assert str(ref.name) in kubelet.refusal(ref, timeout=4)
 
 
 def test_a_claim_whose_read_never_ends_does_not_lose_the_answers_of_the_others(kubelet, cluster):
     stuck, good = cluster.claim("gpu-0"), cluster.claim("gpu-1")
-    with cluster.faults.claims_of(stuck.name, *[options.Fault(delay_seconds=6)] * 100):
+    with cluster.faults.claims_of(stuck.name, *[options.Fault(delay_seconds=4.6)] * 100):
         answers = kubelet.ask_prepare(stuck, good, timeout=4.5)
     assert [bool(answers[ref.uid].error) for ref in (stuck, good)] == [True, False]
 

@@ -57,7 +57,7 @@ def failing(own_plugin):
         plugin = own_plugin(**flags).spawn()
         assert plugin.wait_exit() == 1, plugin.log_text()
         assert plugin.complaints() == []
-        return plugin.log_text().partition("\ndra-driver: ")[2].strip()
+        return f"\n{plugin.log_text()}".partition("\ndra-driver: ")[2].strip()
 
     return start
 
@@ -173,6 +173,19 @@ def test_calls_that_come_before_the_driver_is_ready_wait_and_then_work(
         calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.prepare(ref)))
     calling.join(api_cluster.DEADLINE)
     assert answers == [[plugin_process.device(ref, "gpu-0")]]
+
+
+def test_a_call_that_waits_for_a_start_that_fails_is_told_why(own_plugin, own_cluster, own_machine):
+    ref = own_cluster.claim("gpu-0")
+    missing = own_machine.root / "nowhere"
+    with slow_gpus(own_machine):
+        plugin = own_plugin(kubeconfig=missing).start()
+        answers = []
+        calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.refusal(ref)))
+        plugin.wait_log("sockets open")
+    calling.join(api_cluster.DEADLINE)
+    assert answers[0].startswith(f"kubeconfig {missing}: ")
+    assert plugin.wait_exit() == 1
 
 
 def test_settings_come_from_a_file_and_from_the_environment(own_machine, own_cluster, own_plugin):

@@ -13,15 +13,29 @@ NEW = "f3a7c1d2-1111-4222-8333-944455556666"
 WRITTEN = "ResourceSlices written"
 
 
+@pytest.fixture(scope="module")
+def old(new_plugin, cluster):
+    plugin = new_plugin(rolling_update_uid=OLD).start()
+    cluster.wait_devices("gpu-0", "gpu-1")
+    return plugin
+
+
+@pytest.fixture(scope="module")
+def new(old, new_plugin):
+    plugin = new_plugin(rolling_update_uid=NEW).start()
+    plugin.wait_log("publishing")
+    return plugin
+
+
 @pytest.fixture
-def old(own_plugin, own_cluster):
+def own_old(own_plugin, own_cluster):
     plugin = own_plugin(rolling_update_uid=OLD).start()
     own_cluster.wait_devices("gpu-0", "gpu-1")
     return plugin
 
 
 @pytest.fixture
-def new(old, own_plugin):
+def own_new(own_old, own_plugin):
     plugin = own_plugin(rolling_update_uid=NEW).start()
     plugin.wait_log("publishing")
     return plugin
@@ -36,80 +50,77 @@ def wipe(cluster):
     cluster.wait_devices("gpu-0", "gpu-1")
 
 
-def test_both_are_there_each_with_sockets_of_its_own(old, new, own_machine):
+def test_both_are_there_each_with_sockets_of_its_own(old, new, machine):
     for plugin, uid in ((old, OLD), (new, NEW)):
         with plugin.registration() as registration:
             info = registration.get_info()
         assert info.name == "gpu.nvidia.com"
-        assert info.endpoint == str(own_machine.plugin / f"dra-{uid}.sock")
+        assert info.endpoint == str(machine.plugin / f"dra-{uid}.sock")
 
 
-def test_the_slices_are_the_same_before_and_after_the_update(old, new, own_cluster):
+def test_the_newest_publishes(old, new, cluster):
+    before = [len(plugin.log(WRITTEN)) for plugin in (old, new)]
+    wipe(cluster)
+    after = [len(plugin.log(WRITTEN)) for plugin in (old, new)]
+    assert after == [before[0], before[1] + 1]
+
+
+def test_an_update_leaves_the_slices_as_they_are_and_the_new_sockets_where_they_are(
+    own_old, own_plugin, own_cluster
+):
     before = own_cluster.slices()
-    with_both = own_cluster.slices()
-    assert old.stop() == 0
-    assert own_cluster.slices() == with_both == before
-    assert own_cluster.slice_writes() == ["create"]
-    assert new.log(WRITTEN) == []
-
-
-def test_the_newest_publishes(old, new, own_cluster):
-    wipe(own_cluster)
-    assert (len(old.log(WRITTEN)), len(new.log(WRITTEN))) == (1, 1)
-    assert own_cluster.slice_writes() == ["create", "create"]
-
-
-def test_the_one_that_stops_takes_only_its_own_sockets_away(old, new, own_cluster):
-    assert old.stop() == 0
-    assert not old.service_socket.exists()
-    assert not old.registration_socket.exists()
+    new = own_plugin(rolling_update_uid=NEW).start()
+    new.wait_log("publishing")
+    assert own_old.stop() == 0
+    assert not own_old.service_socket.exists()
+    assert not own_old.registration_socket.exists()
     ref = own_cluster.claim("gpu-0")
     assert new.kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
     with new.registration() as registration:
         registration.get_info()
+    assert own_cluster.slices() == before
     wipe(own_cluster)
+    assert own_cluster.slice_writes() == ["create", "create"]
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_without_the_newest_the_old_one_answers_and_publishes(old, new, own_cluster, end):
+def test_without_the_newest_the_old_one_answers_and_publishes(own_old, own_new, own_cluster, end):
     ref = own_cluster.claim("gpu-0")
-    answer = new.kubelet.prepare(ref)
-    getattr(new, end)()
-    assert old.kubelet.prepare(ref) == answer
+    answer = own_new.kubelet.prepare(ref)
+    getattr(own_new, end)()
+    assert own_old.kubelet.prepare(ref) == answer
     wipe(own_cluster)
-    assert len(old.log(WRITTEN)) == 2
-    old.kubelet.unprepare(ref)
+    assert len(own_old.log(WRITTEN)) == 2
+    own_old.kubelet.unprepare(ref)
 
 
-def test_what_one_has_prepared_the_other_knows_and_unprepares(old, new, own_cluster, own_machine):
+def test_what_one_has_prepared_the_other_knows_and_unprepares(old, new, cluster, machine):
     for first, second in ((old, new), (new, old)):
-        ref, rival = own_cluster.claim("gpu-0"), own_cluster.claim("gpu-0")
+        ref, rival = cluster.claim("gpu-0"), cluster.claim("gpu-0")
         answer = first.kubelet.prepare(ref)
         assert second.kubelet.prepare(ref) == answer
         assert str(ref) in second.kubelet.refusal(rival)
         second.kubelet.unprepare(ref)
-        assert own_machine.files() == []
+        assert machine.files() == []
         assert first.kubelet.prepare(rival) == [plugin_process.device(rival, "gpu-0")]
         first.kubelet.unprepare(rival)
 
 
-def test_calls_to_both_at_once_do_not_get_in_each_others_way(old, new, own_cluster, own_machine):
+def test_calls_to_both_at_once_do_not_get_in_each_others_way(old, new, cluster, machine):
     for _ in range(5):
-        ref = own_cluster.claim("gpu-0", "gpu-1")
+        ref = cluster.claim("gpu-0", "gpu-1")
         expected = [plugin_process.device(ref, name) for name in ("gpu-0", "gpu-1")]
         calls = [functools.partial(plugin.kubelet.prepare, ref) for plugin in (old, new)]
         assert plugin_process.at_once(*calls * 4) == [expected] * 8
-        assert len(own_machine.files()) == 2
+        assert len(machine.files()) == 2
         calls = [functools.partial(plugin.kubelet.unprepare, ref) for plugin in (old, new)]
         plugin_process.at_once(*calls * 4)
-        assert own_machine.files() == []
+        assert machine.files() == []
 
 
-def test_of_two_claims_for_one_device_one_gets_it_whichever_instance_is_asked(
-    old, new, own_cluster
-):
+def test_of_two_claims_for_one_device_one_gets_it_whichever_instance_is_asked(old, new, cluster):
     for _ in range(5):
-        refs = [own_cluster.claim("gpu-0") for _ in range(2)]
+        refs = [cluster.claim("gpu-0") for _ in range(2)]
         answers = plugin_process.at_once(
             functools.partial(old.kubelet.ask_prepare, refs[0]),
             functools.partial(new.kubelet.ask_prepare, refs[1]),
@@ -120,14 +131,15 @@ def test_of_two_claims_for_one_device_one_gets_it_whichever_instance_is_asked(
 
 
 def test_a_held_gpu_that_is_gone_stays_listed_when_the_other_instance_has_prepared_it(
-    old, new, own_cluster, own_machine
+    old, new, cluster, machine
 ):
-    ref = own_cluster.claim("gpu-1")
+    ref = cluster.claim("gpu-1")
     old.kubelet.prepare(ref)
-    own_machine.lose_gpus("gpu-1")
+    machine.lose_gpus("gpu-1")
     api_cluster.wait_for(
-        lambda: own_cluster.slices()[0]["spec"]["devices"][-1].get("taints"), "a taint"
+        lambda: cluster.slices()[0]["spec"]["devices"][-1].get("taints"), "a taint"
     )
-    assert len(own_cluster.wait_devices("gpu-0", "gpu-1")) == 1
+    assert len(cluster.wait_devices("gpu-0", "gpu-1")) == 1
     new.kubelet.unprepare(ref)
-    own_cluster.wait_devices("gpu-0")
+    cluster.wait_devices("gpu-0")
+    machine.heal_gpus()

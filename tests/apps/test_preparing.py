@@ -280,3 +280,29 @@ def _tree(machine):
         for path in machine.root.rglob("*")
         if not skipped & {path, *path.parents} and path.suffix != ".jsonl"
     )
+
+
+def test_a_prepare_that_fails_leaves_nothing(kubelet, cluster, machine, checks, plugin):
+    plugin.expects("prepare failed unexpectedly")
+    ref, other = cluster.claim("gpu-0"), cluster.claim("gpu-0")
+    machine.cdi.rmdir()
+    assert str(machine.cdi) in kubelet.refusal(ref)
+    assert list(machine.records.iterdir()) == []
+    machine.cdi.mkdir()
+    assert kubelet.prepare(other) == [plugin_process.device(other, "gpu-0")]
+    checks.is_prepared(other, "gpu-0")
+
+
+def test_a_prepare_that_fails_the_second_time_keeps_what_the_first_has_done(
+    kubelet, cluster, machine, checks, plugin
+):
+    plugin.expects("prepare failed unexpectedly")
+    ref = cluster.claim("gpu-0")
+    kubelet.prepare(ref)
+    machine.spec_path(ref).unlink()
+    machine.cdi.rmdir()
+    assert str(machine.cdi) in kubelet.refusal(ref)
+    machine.cdi.mkdir()
+    assert str(ref) in kubelet.refusal(cluster.claim("gpu-0"))
+    kubelet.prepare(ref)
+    checks.is_prepared(ref, "gpu-0")

@@ -30,12 +30,16 @@ def is_call(line):
     return line.get("method", "").endswith(("NodePrepareResources", "NodeUnprepareResources"))
 
 
+def answers_in(line):
+    return line.get("response", {}).get("claims", {})
+
+
 def recorded_devices(recording):
     """By claim UID: devices and their requests, as the recorded plugin answered."""
     found = {}
     for line in recording:
         if is_call(line) and line["event"] == "response":
-            for uid, answer in line.get("response", {}).get("claims", {}).items():
+            for uid, answer in answers_in(line).items():
                 if answer.get("devices"):
                     found[uid] = [
                         (device["device_name"].replace("dev-", "gpu-"), device["request_names"])
@@ -53,10 +57,7 @@ def failed(recording):
         and (
             line["event"] == "closed"
             or line.get("status", "OK") != "OK"
-            or any(
-                answer.get("error")
-                for answer in line.get("response", {}).get("claims", {}).values()
-            )
+            or any(answer.get("error") for answer in answers_in(line).values())
         )
     }
 

@@ -142,6 +142,15 @@ def test_a_pod_gets_the_usual_defaults(api):
     assert made["metadata"]["generation"] == 1
 
 
+def test_a_toleration_of_its_own_is_not_doubled(api):
+    own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
+
+    tolerations = api.create(PODS, pod(tolerations=[own]))["spec"]["tolerations"]
+
+    assert tolerations[0] == own
+    assert [item["key"] for item in tolerations[1:]] == ["node.kubernetes.io/unreachable"]
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [

@@ -6,7 +6,7 @@ import pytest
 from api_objects import CLAIMS, CONFIG_MAPS, NODES, PODS
 from hypothesis import strategies as st
 
-from dra_driver.sim.api import patching, problems
+from dra_driver.sim.api import applying, patching, problems
 
 JSON = st.recursive(
     st.booleans() | st.integers() | st.text(max_size=3),
@@ -325,3 +325,15 @@ def test_a_status_can_be_applied(api):
     patched = applied(api, f"{CLAIMS}/mine/status", body)
 
     assert patched["status"]["allocation"] == api_objects.allocation()
+
+
+def test_an_entry_of_a_manager_keeps_its_time_while_it_stays_the_same():
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+
+    first = applying.apply({"metadata": {}}, body, manager="me", subresource="", now="early")
+    again = applying.apply(first, body, manager="me", subresource="", now="late")
+    more = body | {"data": {"x": "1", "y": "2"}}
+    changed = applying.apply(first, more, manager="me", subresource="", now="late")
+
+    assert again == first
+    assert [entry["time"] for entry in changed["metadata"]["managedFields"]] == ["late"]

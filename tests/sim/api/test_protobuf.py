@@ -40,7 +40,7 @@ def test_a_config_map_is_read():
     )
     raw = (
         field(1, metadata)
-        + field(2, entry("x", "ü" * 200))
+        + field(2, entry("x", "ü" * 128))
         + field(3, entry("y", b"\x00"))
         + field(4, value=True)
     )
@@ -53,7 +53,7 @@ def test_a_config_map_is_read():
             "labels": {"a": "b", "c": ""},
             "finalizers": ["example.com/a"],
         },
-        "data": {"x": "ü" * 200},
+        "data": {"x": "ü" * 128},
         "binaryData": {"y": base64.b64encode(b"\x00").decode()},
         "immutable": True,
     }

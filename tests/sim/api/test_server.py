@@ -23,6 +23,13 @@ def test_a_server_can_be_started_many_times():
     assert "api-server" not in threads()
 
 
+def test_small_answers_are_not_held_back():
+    listener = server._listen(0)
+
+    assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    listener.close()
+
+
 def test_after_stop_nothing_listens():
     with api_objects.Api() as api:
         port = int(api.server.url.rpartition(":")[2])

@@ -1,6 +1,5 @@
-"""Every limit of the table for ResourceSlices, at the limit and one beyond."""
+"""Every limit of the table for ResourceSlices but those of counters and shared capacity."""
 
-import api_objects
 import pytest
 from api_objects import SLICES, changed, device, resource_slice
 
@@ -20,10 +19,6 @@ def with_device(**fields):
     return slice_of(device(**fields))
 
 
-def counters_only(*sets):
-    return slice_of(devices=None, sharedCounters=list(sets))
-
-
 def counter_set(name="memory", count=1):
     return {"name": name, "counters": {f"c{index}": {"value": "1"} for index in range(count)}}
 
@@ -41,10 +36,6 @@ def attributes(count, value=None):
 
 def capacity(**fields):
     return {"memory": {"value": "80Gi", **fields}}
-
-
-def shared_device(**policy):
-    return with_device(allowMultipleAllocations=True, capacity=capacity(requestPolicy=policy))
 
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
@@ -77,10 +68,6 @@ ACCEPTED = {
     ),
     "devices that each say where they are": per_device(nodeName="node-1"),
     "a slice without devices": slice_of(devices=[]),
-    "8 counter sets of 32 counters": counters_only(
-        *(counter_set(f"set-{index}", 32) for index in range(8))
-    ),
-    "2 counter consumptions of 32 counters": with_device(consumesCounters=consumes(2, 32)),
     "32 attributes and capacities": with_device(attributes=attributes(31), capacity=capacity()),
     "a value of 64 bytes": with_device(attributes={"a": {"string": "x" * 64}}),
     "an empty text": with_device(attributes={"a": {"string": ""}}),
@@ -110,16 +97,6 @@ ACCEPTED = {
     "4 binding conditions": with_device(
         bindingConditions=[f"c{index}" for index in range(4)],
         bindingFailureConditions=[f"f{index}" for index in range(4)],
-    ),
-    "a request policy with a default alone": shared_device(default="1Gi"),
-    "10 valid values": shared_device(
-        default="1Gi", validValues=[f"{index}Gi" for index in range(1, 11)]
-    ),
-    "a valid range with steps": shared_device(
-        default="2Gi", validRange={"min": "1Gi", "max": "80Gi", "step": "1Gi"}
-    ),
-    "a device that can be shared without a policy": with_device(
-        allowMultipleAllocations=True, capacity=capacity()
     ),
 }
 
@@ -242,46 +219,6 @@ REFUSED = {
     "a device name of 64 characters": (
         slice_of(device("g" * 64)),
         "spec.devices[0].name: Invalid value",
-    ),
-    "9 counter sets": (
-        counters_only(*(counter_set(f"set-{index}") for index in range(9))),
-        "spec.sharedCounters: Too many: 9: must have at most 8 items",
-    ),
-    "two counter sets of one name": (
-        counters_only(counter_set("a"), counter_set("a")),
-        'spec.sharedCounters[1]: Duplicate value: "a"',
-    ),
-    "a counter set without a name": (
-        counters_only(counter_set("")),
-        "spec.sharedCounters[0].name: Required value",
-    ),
-    "a counter set without counters": (
-        counters_only(counter_set(count=0)),
-        "spec.sharedCounters[0].counters: Required value",
-    ),
-    "33 counters in a set": (
-        counters_only(counter_set(count=33)),
-        "spec.sharedCounters[0].counters: Too many: 33: must have at most 32 items",
-    ),
-    "a counter name with a dot": (
-        counters_only({"name": "a", "counters": {"b.c": {"value": "1"}}}),
-        f'spec.sharedCounters[0].counters: Invalid value: "b.c": {LABEL}',
-    ),
-    "3 counter consumptions": (
-        with_device(consumesCounters=consumes(3)),
-        "spec.devices[0].consumesCounters: Too many: 3: must have at most 2 items",
-    ),
-    "two consumptions of one counter set": (
-        with_device(consumesCounters=consumes() * 2),
-        'spec.devices[0].consumesCounters[1]: Duplicate value: "set-0"',
-    ),
-    "a consumption of 33 counters": (
-        with_device(consumesCounters=consumes(1, 33)),
-        "spec.devices[0].consumesCounters[0].counters: Too many: 33",
-    ),
-    "a consumption of no counter set": (
-        with_device(consumesCounters=[{"counters": {"a": {"value": "1"}}}]),
-        "spec.devices[0].consumesCounters[0].counterSet: Required value",
     ),
     "33 attributes and capacities": (
         with_device(attributes=attributes(32), capacity=capacity()),
@@ -414,131 +351,6 @@ REFUSED = {
         per_device(nodeName=""),
         'spec.devices[0].nodeName: Invalid value: "": must not be empty',
     ),
-    "a policy for a device that cannot be shared": (
-        with_device(capacity=capacity(requestPolicy={"default": "1Gi"})),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy: Forbidden: "
-            "allowMultipleAllocations must be true"
-        ),
-    ),
-    "valid values and a valid range": (
-        shared_device(default="1Gi", validValues=["1Gi"], validRange={"min": "1Gi"}),
-        "spec.devices[0].capacity[memory].requestPolicy: Forbidden: exactly one policy",
-    ),
-    "valid values without a default": (
-        shared_device(validValues=["1Gi"]),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.default: Required value: "
-            "required when validValues is defined"
-        ),
-    ),
-    "a valid range without a default": (
-        shared_device(validRange={"min": "1Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.default: Required value: "
-            "required when validRange is defined"
-        ),
-    ),
-    "11 valid values": (
-        shared_device(default="1Gi", validValues=[f"{index}Gi" for index in range(1, 12)]),
-        "spec.devices[0].capacity[memory].requestPolicy.validValues: Too many: 11",
-    ),
-    "valid values in descending order": (
-        shared_device(default="1Gi", validValues=["2Gi", "1Gi"]),
-        (
-            'spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Invalid value: "1Gi": '
-            "values must be sorted in ascending order"
-        ),
-    ),
-    "a valid value twice": (
-        shared_device(default="1Gi", validValues=["1Gi", "1Gi"]),
-        "spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Duplicate value",
-    ),
-    "valid values that are equal when rounded up": (
-        shared_device(default="1", validValues=["500m", "1"]),
-        "spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Duplicate value",
-    ),
-    "a default that is not among the valid values": (
-        shared_device(default="3Gi", validValues=["1Gi", "2Gi"]),
-        (
-            'spec.devices[0].capacity[memory].requestPolicy.validValues: Invalid value: "3Gi": '
-            "default value is not valid"
-        ),
-    ),
-    "a valid value above the capacity": (
-        shared_device(default="1Gi", validValues=["1Gi", "81Gi"]),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Invalid value: "
-            '"81Gi": option is larger than capacity value: 80Gi'
-        ),
-    ),
-    "a range without a minimum": (
-        shared_device(default="1Gi", validRange={"max": "2Gi"}),
-        "spec.devices[0].capacity[memory].requestPolicy.validRange.min: Required value",
-    ),
-    "a minimum above the capacity": (
-        shared_device(default="90Gi", validRange={"min": "90Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.min: Invalid value: "
-            '"90Gi": min is larger than capacity value: 80Gi'
-        ),
-    ),
-    "a default below the minimum": (
-        shared_device(default="1Gi", validRange={"min": "2Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.default: Invalid value: "
-            '"1Gi": default is less than min: 2Gi'
-        ),
-    ),
-    "a default above the maximum": (
-        shared_device(default="5Gi", validRange={"min": "2Gi", "max": "4Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.default: Invalid value: "
-            '"5Gi": default is more than max: 4Gi'
-        ),
-    ),
-    "a minimum above the maximum": (
-        shared_device(default="4Gi", validRange={"min": "4Gi", "max": "2Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "
-            '"4Gi": min is larger than max: 2Gi'
-        ),
-    ),
-    "a maximum above the capacity": (
-        shared_device(default="4Gi", validRange={"min": "4Gi", "max": "81Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "
-            '"81Gi": max is larger than capacity value: 80Gi'
-        ),
-    ),
-    "a default that is no whole number of steps above the minimum": (
-        shared_device(default="2Gi", validRange={"min": "1Gi", "step": "3Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
-            '"2Gi": value is not a multiple of a given step (3Gi) from (1Gi)'
-        ),
-    ),
-    "a maximum that is no whole number of steps above the minimum": (
-        shared_device(default="1Gi", validRange={"min": "1Gi", "max": "3Gi", "step": "3Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
-            '"3Gi": value is not a multiple'
-        ),
-    ),
-    "a first step above the capacity": (
-        shared_device(default="1Gi", validRange={"min": "1Gi", "step": "80Gi"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
-            '"80Gi": one step 81Gi is larger than capacity value: 80Gi'
-        ),
-    ),
-    "steps of zero": (
-        shared_device(default="1Gi", validRange={"min": "1Gi", "step": "0"}),
-        (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
-            '"0": must be greater than zero'
-        ),
-    ),
 }
 
 
@@ -551,117 +363,3 @@ def test_refused(shared_api, body, cause):
     assert answer.status == 422
     assert answer.body["reason"] == "Invalid"
     assert [text for text in answer.causes if text.startswith(cause)], answer.causes
-
-
-def test_a_refusal_names_the_object_and_all_causes(shared_api):
-    body = resource_slice("bad", device("GPU"), driver=None)
-
-    answer = shared_api.send("POST", SLICES, body)
-
-    assert answer.body["message"].startswith(
-        'ResourceSlice.resource.k8s.io "bad" is invalid: [spec.driver: Required value, '
-        'spec.devices[0].name: Invalid value: "GPU": '
-    )
-    assert answer.body["details"]["kind"] == "ResourceSlice"
-    assert [cause["field"] for cause in answer.body["details"]["causes"]] == [
-        "spec.driver",
-        "spec.devices[0].name",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [("spec.driver", "other"), ("spec.pool.name", "other"), ("spec.nodeName", "node-2")],
-)
-def test_what_identifies_a_slice_cannot_be_changed(api, path, value):
-    made = api.create(SLICES, resource_slice())
-
-    answer = api.send("PUT", f"{SLICES}/node-1-gpus", changed(made, path, value))
-
-    assert answer.causes == [f'{path}: Invalid value: "{value}": field is immutable']
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("spec.pool.generation", 2),
-        ("spec.pool.resourceSliceCount", 2),
-        ("spec.devices", [device("gpu-1")]),
-    ],
-)
-def test_the_rest_of_a_slice_can_be_changed(api, path, value):
-    made = api.create(SLICES, resource_slice())
-
-    assert api.put(f"{SLICES}/node-1-gpus", changed(made, path, value)) != made
-
-
-def test_a_selector_can_become_all_nodes(api):
-    body = resource_slice(nodeName=None, nodeSelector={"nodeSelectorTerms": [TERM]})
-    made = api.create(SLICES, body)
-
-    patch = {"spec": {"nodeSelector": None, "allNodes": True}}
-    patched = api.patch(f"{SLICES}/{made['metadata']['name']}", patch)
-
-    assert patched["spec"]["allNodes"] is True
-
-
-def test_a_taint_gets_the_time_of_its_arrival(api):
-    made = api.create(SLICES, resource_slice("s", device(taints=[TAINT])))
-    [taint] = made["spec"]["devices"][0]["taints"]
-
-    assert taint["timeAdded"] == made["metadata"]["creationTimestamp"]
-
-
-def test_the_time_of_a_taint_is_kept_in_whole_seconds(api):
-    taint = TAINT | {"timeAdded": "2026-01-01T01:00:00.5+01:00"}
-    made = api.create(SLICES, resource_slice("s", device(taints=[taint])))
-
-    assert made["spec"]["devices"][0]["taints"][0]["timeAdded"] == "2026-01-01T00:00:00Z"
-    assert api.put(f"{SLICES}/s", made) == made
-
-
-def test_amounts_come_back_in_their_canonical_form(api):
-    body = resource_slice("s", device(capacity={"memory": {"value": "81920Mi"}, "n": {"value": 2}}))
-
-    capacity = api.create(SLICES, body)["spec"]["devices"][0]["capacity"]
-
-    assert capacity == {"memory": {"value": "80Gi"}, "n": {"value": "2"}}
-
-
-def test_an_upper_case_driver_name_is_worth_a_warning(api):
-    answer = api.send("POST", SLICES, resource_slice(driver="GPU.example.com"))
-
-    assert answer.status == 201
-    assert answer.headers["warning"] == (
-        '299 - "spec.driver: driver names should be lowercase; \\"GPU.example.com\\" '
-        'contains uppercase characters"'
-    )
-
-
-def test_empty_lists_and_maps_do_not_come_back(api):
-    body = resource_slice("s", device(attributes={}, taints=[]))
-    body["metadata"]["labels"] = {}
-
-    made = api.create(SLICES, body)
-
-    assert made["spec"]["devices"] == [{"name": "gpu-0"}]
-    assert "labels" not in made["metadata"]
-
-
-def test_before_1_35_counters_stand_with_the_devices_that_consume_them():
-    with api_objects.Api(
-        kubernetes_version="v1.34.1", enabled_gates=frozenset({"DRAPartitionableDevices"})
-    ) as api:
-        part = device("part", consumesCounters=consumes())
-        together = resource_slice("s", part, sharedCounters=[counter_set("set-0")])
-        apart = resource_slice("t", part)
-
-        api.create(SLICES, together)
-        answer = api.send("POST", SLICES, apart)
-
-    assert answer.causes == [
-        (
-            'spec.devices[0].consumesCounters[0].counterSet: Invalid value: "set-0": '
-            "must reference a counterSet defined in the ResourceSlice sharedCounters"
-        )
-    ]

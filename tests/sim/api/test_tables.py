@@ -80,6 +80,7 @@ def test_metadata_alone_can_be_asked_for(api):
         (TABLE, representing.Form.TABLE),
         (f"application/json;as=Table;v=v1beta1;g=meta.k8s.io,{TABLE}", representing.Form.TABLE),
         (f"application/json,{TABLE}", representing.Form.OBJECT),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", representing.Form.OBJECT),
         ("application/json;as=Chart;v=v1;g=meta.k8s.io", representing.Form.OBJECT),
     ],
 )

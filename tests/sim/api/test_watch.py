@@ -185,6 +185,16 @@ def test_a_watch_that_did_not_ask_gets_no_bookmarks():
         assert watched.ends()
 
 
+def test_a_watch_that_has_events_gets_no_bookmarks_between_them(api):
+    with api.watch(CONFIG_MAPS, allowWatchBookmarks="true") as watched:
+        seen = []
+        for name in ("a", "b", "c"):
+            api.create(CONFIG_MAPS, api_objects.config_map(name))
+            seen += watched.take(1)
+
+    assert seen == [("ADDED", name) for name in ("a", "b", "c")]
+
+
 def test_a_bookmark_marks_the_end_of_the_initial_objects(api):
     api.create(CONFIG_MAPS, api_objects.config_map("a"))
     with api.watch(

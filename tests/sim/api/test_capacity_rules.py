@@ -1,0 +1,179 @@
+"""Every limit of the table for capacity that several claims can share."""
+
+import pytest
+from api_objects import SLICES, changed, device, resource_slice
+
+
+def with_device(**fields):
+    return resource_slice("", device(**fields))
+
+
+def capacity(**fields):
+    return {"memory": {"value": "80Gi", **fields}}
+
+
+def shared_device(**policy):
+    return with_device(allowMultipleAllocations=True, capacity=capacity(requestPolicy=policy))
+
+
+ACCEPTED = {
+    "a request policy with a default alone": shared_device(default="1Gi"),
+    "10 valid values": shared_device(
+        default="1Gi", validValues=[f"{index}Gi" for index in range(1, 11)]
+    ),
+    "a valid range with steps": shared_device(
+        default="2Gi", validRange={"min": "1Gi", "max": "80Gi", "step": "1Gi"}
+    ),
+    "a device that can be shared without a policy": with_device(
+        allowMultipleAllocations=True, capacity=capacity()
+    ),
+}
+
+
+@pytest.mark.parametrize("body", ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(shared_api, body):
+    body = changed(body, "metadata", {"generateName": "slice-"})
+
+    answer = shared_api.send("POST", SLICES, body)
+
+    assert (answer.status, answer.causes) == (201, [])
+
+
+REFUSED = {
+    "a policy for a device that cannot be shared": (
+        with_device(capacity=capacity(requestPolicy={"default": "1Gi"})),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy: Forbidden: "
+            "allowMultipleAllocations must be true"
+        ),
+    ),
+    "valid values and a valid range": (
+        shared_device(default="1Gi", validValues=["1Gi"], validRange={"min": "1Gi"}),
+        "spec.devices[0].capacity[memory].requestPolicy: Forbidden: exactly one policy",
+    ),
+    "valid values without a default": (
+        shared_device(validValues=["1Gi"]),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.default: Required value: "
+            "required when validValues is defined"
+        ),
+    ),
+    "a valid range without a default": (
+        shared_device(validRange={"min": "1Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.default: Required value: "
+            "required when validRange is defined"
+        ),
+    ),
+    "11 valid values": (
+        shared_device(default="1Gi", validValues=[f"{index}Gi" for index in range(1, 12)]),
+        "spec.devices[0].capacity[memory].requestPolicy.validValues: Too many: 11",
+    ),
+    "valid values in descending order": (
+        shared_device(default="1Gi", validValues=["2Gi", "1Gi"]),
+        (
+            'spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Invalid value: "1Gi": '
+            "values must be sorted in ascending order"
+        ),
+    ),
+    "a valid value twice": (
+        shared_device(default="1Gi", validValues=["1Gi", "1Gi"]),
+        "spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Duplicate value",
+    ),
+    "valid values that are equal when rounded up": (
+        shared_device(default="1", validValues=["500m", "1"]),
+        "spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Duplicate value",
+    ),
+    "a default that is not among the valid values": (
+        shared_device(default="3Gi", validValues=["1Gi", "2Gi"]),
+        (
+            'spec.devices[0].capacity[memory].requestPolicy.validValues: Invalid value: "3Gi": '
+            "default value is not valid"
+        ),
+    ),
+    "a valid value above the capacity": (
+        shared_device(default="1Gi", validValues=["1Gi", "81Gi"]),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validValues[1]: Invalid value: "
+            '"81Gi": option is larger than capacity value: 80Gi'
+        ),
+    ),
+    "a range without a minimum": (
+        shared_device(default="1Gi", validRange={"max": "2Gi"}),
+        "spec.devices[0].capacity[memory].requestPolicy.validRange.min: Required value",
+    ),
+    "a minimum above the capacity": (
+        shared_device(default="90Gi", validRange={"min": "90Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.min: Invalid value: "
+            '"90Gi": min is larger than capacity value: 80Gi'
+        ),
+    ),
+    "a default below the minimum": (
+        shared_device(default="1Gi", validRange={"min": "2Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.default: Invalid value: "
+            '"1Gi": default is less than min: 2Gi'
+        ),
+    ),
+    "a default above the maximum": (
+        shared_device(default="5Gi", validRange={"min": "2Gi", "max": "4Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.default: Invalid value: "
+            '"5Gi": default is more than max: 4Gi'
+        ),
+    ),
+    "a minimum above the maximum": (
+        shared_device(default="4Gi", validRange={"min": "4Gi", "max": "2Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "
+            '"4Gi": min is larger than max: 2Gi'
+        ),
+    ),
+    "a maximum above the capacity": (
+        shared_device(default="4Gi", validRange={"min": "4Gi", "max": "81Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "
+            '"81Gi": max is larger than capacity value: 80Gi'
+        ),
+    ),
+    "a default that is no whole number of steps above the minimum": (
+        shared_device(default="2Gi", validRange={"min": "1Gi", "step": "3Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
+            '"2Gi": value is not a multiple of a given step (3Gi) from (1Gi)'
+        ),
+    ),
+    "a maximum that is no whole number of steps above the minimum": (
+        shared_device(default="1Gi", validRange={"min": "1Gi", "max": "3Gi", "step": "3Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
+            '"3Gi": value is not a multiple'
+        ),
+    ),
+    "a first step above the capacity": (
+        shared_device(default="1Gi", validRange={"min": "1Gi", "step": "80Gi"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
+            '"80Gi": one step 81Gi is larger than capacity value: 80Gi'
+        ),
+    ),
+    "steps of zero": (
+        shared_device(default="1Gi", validRange={"min": "1Gi", "step": "0"}),
+        (
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.step: Invalid value: "
+            '"0": must be greater than zero'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "cause"), REFUSED.values(), ids=REFUSED)
+def test_refused(shared_api, body, cause):
+    body = changed(body, "metadata", {"generateName": "slice-"})
+
+    answer = shared_api.send("POST", SLICES, body)
+
+    assert answer.status == 422
+    assert answer.body["reason"] == "Invalid"
+    assert [text for text in answer.causes if text.startswith(cause)], answer.causes
