@@ -95,6 +95,12 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         metavar="SECONDS",
         help="how long pods may take. Default: 60",
     )
+    demo.add_argument(
+        "--emulate",
+        metavar="RELEASE",
+        help="allocate devices with the known defects of a Kubernetes release: 1.36.2. Default: "
+        "without them",
+    )
     demo.set_defaults(run=_demo)
 
 
@@ -116,6 +122,7 @@ def _demo(options: argparse.Namespace) -> int:
         output=options.output,
         runtime=options.runtime,
         timeout=options.timeout,
+        emulate=options.emulate,
     )
     return demo.run(asked, stop, terminal.Terminal())
 

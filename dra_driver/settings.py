@@ -117,7 +117,9 @@ class KubeletPlugin(Settings):
         10.0, description="Seconds between looks at the GPUs of the node."
     )
     metrics_address: Annotated[str, Field(pattern=r"^(.*:\d{1,5})?$")] = Field(
-        "", description="HOST:PORT to serve Prometheus /metrics at; empty: not served."
+        "",
+        description="HOST:PORT to serve Prometheus /metrics at, for example :8080 or [::]:8080; "
+        "empty: not served.",
     )
     simulate_gpus: str | None = Field(
         None,

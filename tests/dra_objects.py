@@ -1,21 +1,32 @@
 """Short ways to write the objects that allocation works on; the names are those of the wire."""
 
-from dra_driver.logic import allocation, demand, pools
-from dra_driver.model import claims, nodes, quantities, slices
+import itertools
+
+from dra_driver.logic import allocation, demand, pools, usage
+from dra_driver.model import claims, nodes, quantities, request_policies, slices
 
 DRIVER = "gpu.example.com"
 NODE = nodes.Node("node-a", {"kubernetes.io/hostname": "node-a", "zone": "z1"})
 GPU_CLASS = claims.DeviceClass("gpu", (f'device.driver == "{DRIVER}"',))
 
 
-def device(name, *, capacity=None, extra=None, **attributes):
-    """A device; a double underscore in a keyword stands for the slash of a qualified name."""
+def device(name, *, capacity=None, extra=None, policy=None, **attributes):
+    """A device; a double underscore in a keyword stands for the slash of a qualified name.
+
+    `policy` has the request policies of its capacities, as on the wire.
+    """
     return slices.Device(
         name,
         {key.replace("__", "/"): value for key, value in attributes.items()},
         {key: quantities.parse(value) for key, value in (capacity or {}).items()},
         extra or {},
+        {key: request_policies.parse(body) for key, body in (policy or {}).items()},
     )
+
+
+def shareable(name, *, extra=None, **fields):
+    """A device of which claims get shares."""
+    return device(name, extra={"allowMultipleAllocations": True} | (extra or {}), **fields)
 
 
 def slice_of(
@@ -69,17 +80,38 @@ def distinct(attribute, *requests):
     return claims.Constraint(attribute, distinct=True, requests=requests)
 
 
-def allocate(pending, *published, node=NODE, in_use=(), classes=(GPU_CLASS,), **options):
-    """The outcome for claims on a node that sees these slices; `in_use` are device names."""
+def share_ids():
+    """Ids of shares that are told apart by their number."""
+    numbers = itertools.count()
+    return lambda: f"00000000-0000-4000-8000-{next(numbers):012}"
+
+
+def in_use(*ids):
+    """Devices that other claims have as a whole."""
+    return usage.InUse.of([claims.Allocation(tuple(claims.Result("r", item) for item in ids))])
+
+
+def allocate(pending, *published, node=NODE, in_use=(), held=(), classes=(GPU_CLASS,), **options):
+    """The outcome for claims on a node that sees these slices.
+
+    `in_use` are names of devices that others have; `held` are allocations of others.
+    """
     inventory = pools.Inventory.of(published)
-    taken = {
-        candidate.id
+    whole = [
+        claims.Result("r", candidate.id)
         for pool in inventory.pools(node)
-        for candidate in pool.candidates
+        for candidate in pool.devices.values()
         if candidate.id.device in in_use
-    }
+    ]
     plan = demand.plan(pending, {item.name: item for item in classes})
-    return allocation.allocate(plan, node=node, inventory=inventory, in_use=taken, **options)
+    return allocation.allocate(
+        plan,
+        node=node,
+        inventory=inventory,
+        in_use=usage.InUse.of([claims.Allocation(tuple(whole)), *held]),
+        share_ids=share_ids(),
+        **options,
+    )
 
 
 def devices_of(outcome):

@@ -49,9 +49,7 @@ class PretendedEngine:
         self.refuse: dict[str, Exception] = {}
         self.closed = False
 
-    def start(
-        self, container: runtime.Container, on_end: Callable[[], None]
-    ) -> PretendedContainer:
+    def start(self, container: runtime.Container, on_end: Callable[[], None]) -> PretendedContainer:
         if container.name in self.refuse:
             raise self.refuse[container.name]
         self.started.append(PretendedContainer(container, on_end))

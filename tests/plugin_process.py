@@ -89,6 +89,15 @@ class Machine:
             for path in folder.iterdir()
         )
 
+    def contents(self) -> dict[str, bytes]:
+        """What is in those files."""
+        return {name: (self.root / name).read_bytes() for name in self.files()}
+
+    def restore(self, contents: Mapping[str, bytes]) -> None:
+        """Put files back that are gone."""
+        for name, content in contents.items():
+            (self.root / name).write_bytes(content)
+
 
 class Plugin:
     """One process of the driver. Its sockets answer when `start` returns."""

@@ -13,13 +13,15 @@ from dra_driver import cli, errors, settings
 from dra_driver.apps import kubelet_plugin
 from dra_driver.sim import demo
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 @pytest.fixture(autouse=True)
 def process_state(monkeypatch):
     """No settings from outside; signal handlers and logs as they were."""
     for name in ("NODE_NAME", "KUBECONFIG", "DRA_DRIVER_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -190,7 +192,7 @@ def test_a_programming_error_is_not_hidden(plugin, monkeypatch):
         cli.main(["kubelet-plugin", "--node-name", "n"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_asks_the_app_to_stop(plugin, number):
     run("kubelet-plugin", "--node-name", "n")
     stop = plugin.made[0].stop

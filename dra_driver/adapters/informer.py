@@ -102,8 +102,8 @@ class Informer:
             except kube.Gone:
                 # Common, and no error. The pause is for a server that says it again and again.
                 self._stop.wait(FIRST_BACKOFF)
-            except (kube.ApiError, errors.Retryable) as error:
-                self._on_error(error)
+            except Exception as error:  # noqa: BLE001 - a thread that ends leaves a stale copy
+                self._on_error(error if isinstance(error, errors.DriverError) else _odd(error))
                 self._stop.wait(backoff)
                 backoff = min(backoff * 2, LAST_BACKOFF)
 
@@ -154,6 +154,11 @@ class Informer:
     def _see(self, version: str) -> None:
         self._version = max(self._version, int(version))
         self._lock.notify_all()
+
+
+def _odd(error: Exception) -> errors.Retryable:
+    """What is not ours to raise: an object without a name, or an `on_change` that failed."""
+    return errors.Retryable(f"failed unexpectedly: {type(error).__name__}: {error}")
 
 
 def _key(item: Json) -> Key:

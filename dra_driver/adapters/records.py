@@ -52,7 +52,10 @@ class Records:
             text = files.read(self._path(uid))
         except UnicodeDecodeError as error:
             raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
-        return None if text is None else prepared.decode(text)
+        record = None if text is None else prepared.decode(text)
+        if record is not None and record.uid != uid:
+            raise errors.Rejected(f"it is the record of claim {record.uid}: was the file copied?")
+        return record
 
     def contents(self) -> Contents:
         """Everything on disk now; only files that have changed since the last look are read."""

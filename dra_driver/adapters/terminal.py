@@ -11,7 +11,7 @@ import rich.status
 import rich.table
 import rich.text
 
-PIPE_WIDTH = 180
+PIPE_WIDTH = 120
 """Columns where there is no terminal to ask."""
 
 _PLAIN = rich.box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
@@ -53,7 +53,7 @@ class Terminal:
             pad_edge=False,
         )
         for column in table.columns:
-            drawn.add_column(column, overflow="fold")
+            drawn.add_column(_text(column), overflow="fold")
         for row in table.rows:
             drawn.add_row(*(_text(cell) for cell in row))
         with self._out.capture() as captured:

@@ -102,6 +102,7 @@ class KubeletPlugin:
         if not address:
             return None
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
         try:
             return self._metrics.serve(host or "0.0.0.0", int(port))  # noqa: S104 - asked for
         except (OSError, OverflowError) as error:

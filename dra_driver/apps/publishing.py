@@ -16,7 +16,7 @@ LAST_BACKOFF = 30.0
 """Seconds until the next try after a failure: first, and longest after doubling."""
 QUIET = 10.0
 """Seconds without a rewrite of our slices after which the next one is answered at once again."""
-LOOK_AGAIN = 10.0
+LOOK_AGAIN = 30.0
 """Seconds between looks when nothing is heard: of what another instance does nobody tells us."""
 
 

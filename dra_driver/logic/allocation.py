@@ -1,15 +1,27 @@
 """Claims of a pod + what a node sees + what is in use -> devices, or why there are none.
 
 Depth-first, the first full solution wins, devices in publishing order: the structured allocator of
-Kubernetes 1.36 (`structured/internal/incubating`), without shares of a device (consumable capacity)
-and binding conditions. A device that carries such fields is refused and named, never handed out.
+Kubernetes 1.36 (`structured/internal/incubating`). A device with a field that is not known here is
+refused and named, never handed out.
 """
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from dra_driver.logic import constraints, demand, hurdles, pools, results, shortfalls
-from dra_driver.model import claims, nodes, slices
+from dra_driver.logic import (
+    candidacy,
+    capacities,
+    constraints,
+    demand,
+    emulation,
+    hurdles,
+    pools,
+    reservations,
+    results,
+    shortfalls,
+    usage,
+)
+from dra_driver.model import claims, nodes
 
 MAX_STEPS = 500_000
 """Devices looked at in one search. The real scheduler stops after 10 seconds instead."""
@@ -36,12 +48,12 @@ def allocate(
     *,
     node: nodes.Node,
     inventory: pools.Inventory,
-    in_use: pools.InUse,
+    in_use: usage.InUse,
+    share_ids: results.ShareIds,
+    behaviour: emulation.Emulation = emulation.FIXED,
     max_steps: int = MAX_STEPS,
 ) -> Outcome:
-    """Devices on `node` for all claims of a plan together.
-
-    `in_use` are the devices of allocated claims, admin access excepted.
+    """Devices on `node` for all claims of a plan together; `in_use` is what others have.
 
     Raises:
         demand.Aborted: an error that stops the pod on every node: an expression that fails on a
@@ -49,19 +61,21 @@ def allocate(
             claim, a search without end.
     """
     seen = inventory.pools(node)
-    search = _Search(plan, node, seen, in_use, max_steps)
+    search = _Search(plan, node, seen, in_use, behaviour, max_steps)
+    search.prepare(inventory)
     if not search.run():
-        return Outcome(None, shortfalls.diagnose(plan, node=node, seen=seen, in_use=in_use))
+        free = reservations.Reservations(seen, in_use, behaviour)
+        return Outcome(None, shortfalls.diagnose(plan, node=node, seen=seen, free=free))
     chosen = search.chosen
     return Outcome(
         tuple(
-            results.allocation(item.claim, of_claim, node)
+            results.allocation(item.claim, of_claim, node, share_ids)
             for item, of_claim in zip(plan, chosen, strict=True)
         ),
         score=sum(
             _BEST_RANK - want.rank
             for of_claim in chosen
-            for want in dict.fromkeys(want for want, _ in of_claim)
+            for want in dict.fromkeys(item.want for item in of_claim)
             if "/" in want.name
         ),
     )
@@ -81,6 +95,9 @@ class _Place:
 _Choices = Iterator[_Place | None]
 """The places that a choice leads to; each is undone when the next is asked for. None: all done."""
 
+_Fit = capacities.Amounts | None
+"""What a request takes of a device that it means; None if it does not mean it."""
+
 
 class _Search:
     """One depth-first search. The stack is explicit: a pod may ask for hundreds of devices."""
@@ -90,31 +107,38 @@ class _Search:
         plan: demand.Plan,
         node: nodes.Node,
         seen: Sequence[pools.Pool],
-        in_use: pools.InUse,
+        in_use: usage.InUse,
+        behaviour: emulation.Emulation,
         max_steps: int,
     ) -> None:
         self._plan = plan
         self._node = node
         self._pools = seen
         self._candidates = [c for pool in seen if not pool.defect for c in pool.candidates]
-        self._in_use = in_use
-        self._counters = constraints.Counters(seen, in_use)
+        self._reservations = reservations.Reservations(seen, in_use, behaviour)
         self._constraints = [
-            [constraints.Attribute(constraint) for constraint in item.claim.constraints]
+            [constraints.Attribute(constraint, behaviour) for constraint in item.claim.constraints]
             for item in plan
         ]
-        self._fixed: dict[tuple[demand.Want, slices.DeviceId], hurdles.Hurdle | None] = {}
-        self._taken: set[slices.DeviceId] = set()
-        self.chosen: list[list[results.Chosen]] = [[] for _ in plan]
-        self._steps = self._max_steps = max_steps
-        self._everything = {
-            want: self._all_of(want)
-            for item in plan
-            for want in item.wants
-            if want.spec.mode == claims.ALL
+        self._fits: dict[demand.Want, dict[candidacy.Candidate, _Fit]] = {
+            want: {} for item in plan for want in item.wants
         }
-        for item in plan:
-            self._check_size(item)
+        self.chosen: list[list[results.Chosen]] = [[] for _ in plan]
+        self._counted: list[bool] = []
+        self._everything: dict[demand.Want, list[candidacy.Candidate]] = {}
+        self._least: list[list[int]] = []
+        self._steps = self._max_steps = max_steps
+
+    def prepare(self, inventory: pools.Inventory) -> None:
+        """Look up all devices where All asks for them, and check the number of devices."""
+        for want in self._fits:
+            if want.spec.mode == claims.ALL:
+                unusable = inventory.unusable_elsewhere(self._node)
+                self._everything[want] = self._all_of(want, (*self._pools, *unusable))
+        for item in self._plan:
+            least = [min(map(self._count, alternatives)) for alternatives in item.requests]
+            self._least.append([sum(least[number:]) for number in range(len(least) + 1)])
+            _check_size(item, self._least[-1][0])
 
     def run(self) -> bool:
         """Search; the solution, if there is one, is in `chosen`."""
@@ -139,13 +163,18 @@ class _Search:
             yield _Place(place.claim + 1)
         elif want is None:
             for alternative in requests[place.request]:
-                yield dataclasses.replace(place, want=alternative)
-        elif self._count(want) == 0:
-            return
+                if self._may_fit(place, alternative):
+                    yield dataclasses.replace(place, want=alternative)
         elif place.taken == self._count(want):
             yield _Place(place.claim, place.request + 1)
-        elif len(self.chosen[place.claim]) + self._count(want) - place.taken <= demand.MAX_RESULTS:
+        else:
             yield from self._devices(place, want)
+
+    def _may_fit(self, place: _Place, want: demand.Want) -> bool:
+        """Whether the alternative has devices, and the rest of the claim room for its devices."""
+        count = self._count(want)
+        rest = self._least[place.claim][place.request + 1]
+        return 0 < count <= demand.MAX_RESULTS - rest - len(self.chosen[place.claim])
 
     def _devices(self, place: _Place, want: demand.Want) -> _Choices:
         everything = self._everything.get(want)
@@ -155,34 +184,36 @@ class _Search:
                 yield dataclasses.replace(place, taken=place.taken + 1, start=index + 1)
                 self._put_back(place.claim)
 
-    def _take(self, claim: int, want: demand.Want, candidate: pools.Candidate) -> bool:
+    def _take(self, claim: int, want: demand.Want, candidate: candidacy.Candidate) -> bool:
         self._steps -= 1
         if self._steps < 0:
             raise demand.Aborted(
                 f"{want}: no answer after {self._max_steps} devices on node {self._node.name}: "
                 "add a selector that leaves fewer devices, or ask for fewer at once"
             )
-        if want.spec.admin_access:
-            if any(candidate is other for _, other in self.chosen[claim]):
-                return False
-        elif candidate.id in self._in_use or candidate.id in self._taken:
+        if self._reservations.is_in_use(want, candidate) or (
+            want.spec.admin_access and not candidate.shareable and self._has(claim, candidate)
+        ):
             return False
-        if self._fixed_hurdle(want, candidate) is not None:
+        fit = self._fit(want, candidate)
+        if fit is None or not self._reservations.has_room(want, candidate, fit):
             return False
-        if not want.spec.admin_access:
-            if not self._counters.take(candidate):
-                return False
-            self._taken.add(candidate.id)
-        self.chosen[claim].append((want, candidate))
-        if self._constrain(claim, want, candidate):
-            return True
-        self._release(claim)
-        return False
+        counted = self._reservations.count(want, candidate)
+        if counted is None:
+            return False
+        if hurdles.unusable(want, candidate) or not self._constrain(claim, want, candidate):
+            if counted:
+                self._reservations.uncount(candidate, of_share=candidate.shareable, refused=True)
+            return False
+        self._reservations.take(want, candidate, fit)
+        self.chosen[claim].append(results.Chosen(want, candidate, fit))
+        self._counted.append(counted)
+        return True
 
-    def _constrain(self, claim: int, want: demand.Want, candidate: pools.Candidate) -> bool:
+    def _constrain(self, claim: int, want: demand.Want, candidate: candidacy.Candidate) -> bool:
         concerned = [item for item in self._constraints[claim] if item.concerns(want.name)]
         for index, constraint in enumerate(concerned):
-            if constraint.take(candidate):
+            if constraint.take(want.name, candidate):
                 continue
             for earlier in concerned[:index]:
                 earlier.put_back()
@@ -195,32 +226,34 @@ class _Search:
         return True
 
     def _put_back(self, claim: int) -> None:
-        want, _ = self.chosen[claim][-1]
+        chosen = self.chosen[claim].pop()
         for constraint in self._constraints[claim]:
-            if constraint.concerns(want.name):
+            if constraint.concerns(chosen.want.name):
                 constraint.put_back()
-        self._release(claim)
-
-    def _release(self, claim: int) -> None:
-        want, candidate = self.chosen[claim].pop()
-        if not want.spec.admin_access:
-            self._taken.discard(candidate.id)
-            self._counters.put_back(candidate)
-
-    def _fixed_hurdle(self, want: demand.Want, candidate: pools.Candidate) -> hurdles.Hurdle | None:
-        key = (want, candidate.id)
-        if key not in self._fixed:
-            self._fixed[key] = hurdles.unselected(want, candidate, self._node) or hurdles.unusable(
-                want, candidate
+        self._reservations.put_back(chosen.want, chosen.candidate)
+        if self._counted.pop():
+            self._reservations.uncount(
+                chosen.candidate, of_share=chosen.candidate.shareable, refused=False
             )
-        return self._fixed[key]
+
+    def _has(self, claim: int, candidate: candidacy.Candidate) -> bool:
+        return any(candidate is item.candidate for item in self.chosen[claim])
+
+    def _fit(self, want: demand.Want, candidate: candidacy.Candidate) -> _Fit:
+        known = self._fits[want]
+        if candidate not in known:
+            known[candidate] = None
+            if hurdles.unselected(want, candidate, self._node) is None:
+                share = hurdles.share(want, candidate)
+                known[candidate] = None if isinstance(share, hurdles.Hurdle) else share
+        return known[candidate]
 
     def _count(self, want: demand.Want) -> int:
         everything = self._everything.get(want)
         return len(everything) if everything is not None else want.spec.count or 0
 
-    def _all_of(self, want: demand.Want) -> list[pools.Candidate]:
-        for pool in self._pools:
+    def _all_of(self, want: demand.Want, seen: Sequence[pools.Pool]) -> list[candidacy.Candidate]:
+        for pool in seen:
             if pool.defect:
                 raise demand.Aborted(
                     f"{want}: allocation mode All needs every pool that node {self._node.name} "
@@ -229,14 +262,15 @@ class _Search:
         return [
             candidate
             for candidate in self._candidates
-            if hurdles.unselected(want, candidate, self._node) is None
+            if (fit := self._fit(want, candidate)) is not None
+            and self._reservations.has_room(want, candidate, fit)
         ]
 
-    def _check_size(self, item: demand.ClaimPlan) -> None:
-        least = sum(min(map(self._count, alternatives)) for alternatives in item.requests)
-        if least > demand.MAX_RESULTS:
-            ref = item.claim.ref
-            raise demand.Aborted(
-                f"claim {ref.namespace}/{ref.name} asks for {least} devices; "
-                f"allowed are {demand.MAX_RESULTS}: split it into several claims"
-            )
+
+def _check_size(item: demand.ClaimPlan, least: int) -> None:
+    if least > demand.MAX_RESULTS:
+        ref = item.claim.ref
+        raise demand.Aborted(
+            f"claim {ref.namespace}/{ref.name} asks for {least} devices; "
+            f"allowed are {demand.MAX_RESULTS}: split it into several claims"
+        )

@@ -4,8 +4,8 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
-from dra_driver.logic import demand, pools, selection
-from dra_driver.model import nodes, quantities
+from dra_driver.logic import candidacy, capacities, demand, selection
+from dra_driver.model import nodes
 
 
 class Kind(enum.Enum):
@@ -16,6 +16,7 @@ class Kind(enum.Enum):
     NODE = "not on this node"
     CAPACITY = "too small"
     IN_USE = "in use"
+    SHARES = "too full"
     TAINT = "tainted"
     COUNTERS = "no room beside what is in use"
     UNSUPPORTED = "not usable here"
@@ -35,8 +36,10 @@ class Hurdle:
         return f"{self.kind.value}{' ' if self.detail else ''}{self.detail}"
 
 
-def unselected(want: demand.Want, candidate: pools.Candidate, node: nodes.Node) -> Hurdle | None:
-    """Why the request does not mean this device: class, selectors, node, size.
+def unselected(
+    want: demand.Want, candidate: candidacy.Candidate, node: nodes.Node
+) -> Hurdle | None:
+    """Why the request does not mean this device: class, selectors, node.
 
     Raises:
         demand.Aborted: an expression failed on the device.
@@ -47,12 +50,24 @@ def unselected(want: demand.Want, candidate: pools.Candidate, node: nodes.Node) 
     failed = _first_false(want.selectors, want, candidate, "its selector")
     if failed is not None:
         return Hurdle(Kind.SELECTOR, f'"{selection.shorten(failed.expression)}"')
-    if not candidate.is_on(node):
-        return Hurdle(Kind.NODE)
-    return _too_small(want, candidate)
+    return None if candidate.is_on(node) else Hurdle(Kind.NODE)
 
 
-def unusable(want: demand.Want, candidate: pools.Candidate) -> Hurdle | None:
+def share(want: demand.Want, candidate: candidacy.Candidate) -> capacities.Amounts | Hurdle:
+    """What the request takes of each capacity of a device; empty where it takes the whole device.
+
+    A hurdle where that is more than the device has even if nobody uses it.
+    """
+    if not candidate.shareable and not want.capacity:
+        return _WHOLE
+    try:
+        taken = capacities.consumption(candidate.device, candidate.id.driver, want.capacity)
+    except capacities.Misfit as misfit:
+        return Hurdle(Kind.CAPACITY, f"({misfit})")
+    return taken if candidate.shareable else _WHOLE
+
+
+def unusable(want: demand.Want, candidate: candidacy.Candidate) -> Hurdle | None:
     """Why a device that is meant cannot be had all the same: a taint, a field unknown here."""
     for taint in candidate.taints:
         if taint.blocks and not any(toleration.covers(taint) for toleration in want.tolerations):
@@ -66,7 +81,7 @@ def unusable(want: demand.Want, candidate: pools.Candidate) -> Hurdle | None:
 def _first_false(
     selectors: Sequence[selection.Selector],
     want: demand.Want,
-    candidate: pools.Candidate,
+    candidate: candidacy.Candidate,
     where: str,
 ) -> selection.Selector | None:
     for selector in selectors:
@@ -78,19 +93,4 @@ def _first_false(
     return None
 
 
-def _too_small(want: demand.Want, candidate: pools.Candidate) -> Hurdle | None:
-    for name, wanted in want.capacity.items():
-        offered = _capacity(candidate, name)
-        if offered is None:
-            return Hurdle(Kind.CAPACITY, f"(no capacity {name})")
-        if wanted > offered:
-            return Hurdle(Kind.CAPACITY, f"({name} {offered} < {wanted})")
-    return None
-
-
-def _capacity(candidate: pools.Candidate, name: str) -> quantities.Quantity | None:
-    domain, _, bare = name.rpartition("/")
-    offered = candidate.device.capacity
-    if name in offered or domain not in {"", candidate.id.driver}:
-        return offered.get(name)
-    return offered.get(bare if domain else f"{candidate.id.driver}/{name}")
+_WHOLE: capacities.Amounts = {}

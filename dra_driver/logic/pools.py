@@ -1,51 +1,19 @@
 """Which devices a node can use: ResourceSlices gathered into pools, in publishing order.
 
 Source: Kubernetes 1.36 `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/
-incubating/pools_incubating.go`. Counters are kept apart by driver and pool name; 1.36.2 mixes
-drivers that have pools of one name (kubernetes/kubernetes#140434).
+incubating/pools_incubating.go`.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from fractions import Fraction
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dra_driver.model import claims, nodes, quantities, slices, taints
+from dra_driver.logic import candidacy, usage
+from dra_driver.model import nodes, slices
 
-Counters = Mapping[tuple[str, str], Fraction]
-"""(counter set, counter) to an amount."""
-
-PoolKey = tuple[str, str]
-"""(driver, pool name)."""
-
-InUse = AbstractSet[slices.DeviceId]
-"""Devices that allocated claims hold."""
-
-_HANDLED = {"taints", "consumesCounters", "nodeName", "nodeSelector", "allNodes"}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """A device in a pool, with what the allocator needs of it parsed."""
-
-    id: slices.DeviceId
-    device: slices.Device
-    node_name: str | None
-    node_selector: Mapping[str, Any] | None
-    all_nodes: bool
-    taints: tuple[taints.Taint, ...]
-    consumes: Counters
-    unsupported: tuple[str, ...]
-    """Fields that say how the device may be used and that the allocator does not know."""
-
-    def is_on(self, node: nodes.Node) -> bool:
-        """Whether pods on the node can use the device."""
-        if self.node_name is not None:
-            return self.node_name == node.name
-        return self.all_nodes or (
-            self.node_selector is not None and nodes.matches(self.node_selector, node)
-        )
+PoolKey = usage.PoolKey
+_Keys = frozenset[PoolKey]
+_NO_KEYS: _Keys = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +23,10 @@ class Pool:
     driver: str
     name: str
     generation: int
-    candidates: tuple[Candidate, ...] = ()
-    counters: Counters = dataclasses.field(default_factory=dict)
-    consumers: tuple[Candidate, ...] = ()
-    """All devices of the pool that consume counters, those of other nodes included."""
+    candidates: tuple[candidacy.Candidate, ...] = ()
+    counters: candidacy.Counters = dataclasses.field(default_factory=dict)
+    devices: Mapping[str, candidacy.Candidate] = dataclasses.field(default_factory=dict)
+    """All devices of the pool by name, those of other nodes included."""
     defect: str = ""
     """Why the pool cannot be used: incomplete, or what makes it invalid."""
 
@@ -66,76 +34,164 @@ class Pool:
         """As in messages: driver/pool."""
         return f"{self.driver}/{self.name}"
 
+    @property
+    def key(self) -> PoolKey:
+        """What tells it from other pools."""
+        return self.driver, self.name
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+
 class _Slice:
-    body: slices.ResourceSlice
-    candidates: tuple[Candidate, ...]
-    counters: tuple[tuple[str, Mapping[str, Fraction]], ...]
+    """A slice; its devices are parsed when a node first looks at them."""
+
+    def __init__(self, body: slices.ResourceSlice) -> None:
+        self.body = body
+        self._candidates: tuple[candidacy.Candidate, ...] | None = None
+
+    @property
+    def candidates(self) -> tuple[candidacy.Candidate, ...]:
+        if self._candidates is None:
+            self._candidates = candidacy.of_slice(self.body)
+        return self._candidates
+
+    @property
+    def counters(self) -> list[Mapping[str, Any]]:
+        return self.body.extra.get("sharedCounters") or []
 
     def is_relevant(self, node: nodes.Node) -> bool:
-        if self.body.node_name not in {None, node.name} and not self.counters:
-            return False
+        if self.counters:
+            return True
+        if self.body.node_name is not None:
+            return self.body.node_name == node.name
         if self.body.extra.get("perDeviceNodeSelection"):
-            return bool(self.counters) or any(c.is_on(node) for c in self.candidates)
+            return any(candidate.is_on(node) for candidate in self.candidates)
         selector = self.body.extra.get("nodeSelector")
         return bool(
-            self.counters
-            or self.body.node_name == node.name
-            or self.body.extra.get("allNodes")
+            self.body.extra.get("allNodes")
             or (selector is not None and nodes.matches(selector, node))
         )
 
 
-class Inventory:
-    """All ResourceSlices, prepared. Immutable to its users: a change makes a new one that shares.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Index:
+    """Slices by pool, in the order of their names, and pools by the nodes that they are for."""
 
-    What a node can use is worked out when first asked for, and kept.
+    names: Mapping[str, PoolKey] = dataclasses.field(default_factory=dict)
+    pools: Mapping[PoolKey, tuple[_Slice, ...]] = dataclasses.field(default_factory=dict)
+    local: Mapping[str, _Keys] = dataclasses.field(default_factory=dict)
+    wide: _Keys = frozenset()
+    """Pools with slices that name no node."""
+
+    def of_node(self, node: nodes.Node) -> _Keys:
+        return self.local.get(node.name, _NO_KEYS) | self.wide
+
+    def changed(
+        self, gone: Collection[str], added: Mapping[PoolKey, Sequence[_Slice]]
+    ) -> tuple["_Index", _Keys]:
+        """Without the slices of these names, with others; also the pools that this touches."""
+        touched = frozenset(self.names[name] for name in gone if name in self.names) | set(added)
+        pools = {key: self._replaced(key, gone, added.get(key, ())) for key in touched}
+        local = dict(self.local)
+        for node in _nodes(self.pools, touched) | _nodes(pools, touched):
+            here = {key for key in touched if node in _nodes(pools, [key])}
+            local[node] = self.local.get(node, _NO_KEYS) - touched | here
+        wide = {k for k, items in pools.items() if any(i.body.node_name is None for i in items)}
+        names = {name: key for name, key in self.names.items() if name not in gone}
+        names |= {item.body.name: key for key, items in added.items() for item in items}
+        left = {key: items for key, items in {**self.pools, **pools}.items() if items}
+        return _Index(names, left, local, self.wide - touched | wide), touched
+
+    def _replaced(
+        self, key: PoolKey, gone: Collection[str], added: Sequence[_Slice]
+    ) -> tuple[_Slice, ...]:
+        kept = [item for item in self.pools.get(key, ()) if item.body.name not in gone]
+        return tuple(sorted([*kept, *added], key=lambda item: item.body.name))
+
+
+def _nodes(pools: Mapping[PoolKey, tuple[_Slice, ...]], keys: Iterable[PoolKey]) -> set[str]:
+    slices_ = (item.body for key in keys for item in pools.get(key, ()))
+    return {body.node_name for body in slices_ if body.node_name is not None}
+
+
+class Inventory:
+    """All ResourceSlices, by pool. Immutable to its users: a change makes a new one that shares.
+
+    What a node can use is worked out when first asked for, and kept until a slice of its pools
+    changes.
     """
 
-    def __init__(self, prepared: Mapping[str, _Slice]) -> None:
+    def __init__(
+        self,
+        index: _Index,
+        gathered: dict[str, tuple[nodes.Node, tuple[Pool, ...]]],
+        elsewhere: dict[PoolKey, Pool | None],
+    ) -> None:
         """Use `of` or `update`."""
-        self._slices = prepared
-        self._pools: dict[PoolKey, list[_Slice]] = {}
-        self._local: dict[str, set[PoolKey]] = {}
-        self._shared: set[PoolKey] = set()
-        for _, item in sorted(prepared.items()):
-            key = (item.body.driver, item.body.pool)
-            self._pools.setdefault(key, []).append(item)
-            if item.body.node_name is None or item.counters:
-                self._shared.add(key)
-            else:
-                self._local.setdefault(item.body.node_name, set()).add(key)
-        self._gathered: dict[str, tuple[nodes.Node, tuple[Pool, ...]]] = {}
+        self._index = index
+        self._gathered = gathered
+        self._elsewhere = elsewhere
 
     @classmethod
     def of(cls, published: Iterable[slices.ResourceSlice]) -> "Inventory":
         """The inventory of these slices; names are unique."""
-        return cls({item.name: _prepare(item) for item in published})
+        return cls(_Index(), {}, {}).update({item.name: item for item in published})
 
     def update(self, changes: Mapping[str, slices.ResourceSlice | None]) -> "Inventory":
         """The inventory after slices were added, changed or, with None, removed, by name."""
-        prepared = {key: value for key, value in self._slices.items() if key not in changes}
-        prepared |= {name: _prepare(item) for name, item in changes.items() if item is not None}
-        return Inventory(prepared)
+        added: dict[PoolKey, list[_Slice]] = {}
+        for item in changes.values():
+            if item is not None:
+                added.setdefault((item.driver, item.pool), []).append(_Slice(item))
+        index, touched = self._index.changed(changes, added)
+        gathered = self._gathered
+        if touched & (self._index.wide | index.wide):
+            gathered = {}
+        concerned = _nodes(self._index.pools, touched) | _nodes(index.pools, touched)
+        return Inventory(
+            index,
+            {name: known for name, known in gathered.items() if name not in concerned},
+            {key: pool for key, pool in self._elsewhere.items() if key not in touched},
+        )
 
     def pools(self, node: nodes.Node) -> tuple[Pool, ...]:
-        """The pools that the node sees, in the order in which the allocator goes through them."""
+        """The pools with devices for the node, in the order in which the allocator takes them.
+
+        A pool that has nothing for the node but counters of other nodes is not among them.
+        """
         known = self._gathered.get(node.name)
         if known is None or known[0] != node:
-            keys = sorted(self._local.get(node.name, set()) | self._shared)
-            seen = [pool for key in keys if (pool := _gather(self._pools[key], node)) is not None]
+            gathered = [
+                _gather(self._index.pools[key], node) for key in sorted(self._index.of_node(node))
+            ]
+            seen = [pool for pool in gathered if pool is not None]
             seen.sort(key=_has_binding_conditions)
             known = (node, tuple(seen))
             self._gathered[node.name] = known
         return known[1]
 
+    def unusable_elsewhere(self, node: nodes.Node) -> tuple[Pool, ...]:
+        """Pools of other nodes that cannot be used and that this node looks at all the same.
+
+        The allocator takes in slices with counters whatever node they are of.
+        """
+        own = self._index.of_node(node)
+        found = []
+        for key, items in sorted(self._index.pools.items()):
+            if key in own or not any(item.counters for item in items):
+                continue
+            if key not in self._elsewhere:
+                # Any node that the pool has no slice of sees the same of it.
+                self._elsewhere[key] = _gather(items, nodes.Node(""))
+            pool = self._elsewhere[key]
+            if pool is not None and pool.defect:
+                found.append(pool)
+        return tuple(found)
+
 
 def _has_binding_conditions(pool: Pool) -> bool:
-    return any("bindingConditions" in candidate.device.extra for candidate in pool.candidates)
+    return any(candidate.device.extra.get("bindingConditions") for candidate in pool.candidates)
 
 
-def _gather(everything: list[_Slice], node: nodes.Node) -> Pool | None:
+def _gather(everything: tuple[_Slice, ...], node: nodes.Node) -> Pool | None:
     relevant = [item for item in everything if item.is_relevant(node)]
     if not relevant:
         return None
@@ -150,30 +206,32 @@ def _gather(everything: list[_Slice], node: nodes.Node) -> Pool | None:
         if len(current) != count:
             defect = f"incomplete: {len(current)} of {count} slices"
             return Pool(first.driver, first.pool, generation, defect=defect)
-    candidates = tuple(candidate for item in kept for candidate in item.candidates)
-    declared = [entry for item in current for entry in item.counters]
-    consumers = tuple(c for item in current for c in item.candidates if c.consumes)
-    counters = {(name, key): value for name, values in declared for key, value in values.items()}
-    defect = _defect(candidates, [name for name, _ in declared], counters, consumers)
-    return Pool(first.driver, first.pool, generation, candidates, counters, consumers, defect)
+    offered = tuple(candidate for item in kept for candidate in item.candidates)
+    sets = [(entry["name"], entry.get("counters")) for item in current for entry in item.counters]
+    counters = {
+        (name, counter): amount
+        for name, values in sets
+        for counter, amount in candidacy.amounts(values).items()
+    }
+    devices = {c.id.device: c for item in current for c in item.candidates}
+    defect = _defect(offered, [name for name, _ in sets], counters, devices.values())
+    return Pool(first.driver, first.pool, generation, offered, counters, devices, defect)
 
 
 def _defect(
-    candidates: tuple[Candidate, ...],
+    offered: tuple[candidacy.Candidate, ...],
     sets: list[str],
-    counters: Counters,
-    consumers: tuple[Candidate, ...],
+    counters: candidacy.Counters,
+    everything: Iterable[candidacy.Candidate],
 ) -> str:
-    if twice := _first_repeated(candidate.id.device for candidate in candidates):
+    if twice := _first_repeated(candidate.id.device for candidate in offered):
         return f"invalid: device {twice!r} is listed twice"
     if twice := _first_repeated(sets):
         return f"invalid: counter set {twice!r} is defined twice"
-    for consumer in consumers:
-        for name, counter in consumer.consumes:
-            if (name, counter) not in counters:
-                return (
-                    f"invalid: device {consumer.id.device!r} uses unknown counter {name}/{counter}"
-                )
+    for candidate in everything:
+        if unknown := candidate.consumes.keys() - counters.keys():
+            name, counter = min(unknown)
+            return f"invalid: device {candidate.id.device!r} uses unknown counter {name}/{counter}"
     return ""
 
 
@@ -184,50 +242,3 @@ def _first_repeated(names: Iterable[str]) -> str:
             return name
         seen.add(name)
     return ""
-
-
-def _prepare(item: slices.ResourceSlice) -> _Slice:
-    return _Slice(
-        item,
-        tuple(_candidate(item, device) for device in item.devices),
-        tuple(
-            (entry["name"], _amounts(entry.get("counters")))
-            for entry in item.extra.get("sharedCounters") or ()
-        ),
-    )
-
-
-def _candidate(item: slices.ResourceSlice, device: slices.Device) -> Candidate:
-    placement = device.extra if item.extra.get("perDeviceNodeSelection") else item.extra
-    return Candidate(
-        id=slices.DeviceId(item.driver, item.pool, device.name),
-        device=device,
-        node_name=placement.get("nodeName") if placement is device.extra else item.node_name,
-        node_selector=placement.get("nodeSelector"),
-        all_nodes=bool(placement.get("allNodes")),
-        taints=tuple(taints.parse_taint(taint) for taint in device.extra.get("taints") or ()),
-        consumes={
-            (entry["counterSet"], counter): amount
-            for entry in device.extra.get("consumesCounters") or ()
-            for counter, amount in _amounts(entry.get("counters")).items()
-        },
-        unsupported=tuple(
-            sorted(key for key, value in device.extra.items() if value and key not in _HANDLED)
-        ),
-    )
-
-
-def _amounts(counters: Mapping[str, Any] | None) -> Mapping[str, Fraction]:
-    return {
-        name: quantities.parse(str(body["value"])).amount for name, body in (counters or {}).items()
-    }
-
-
-def held(allocations: Iterable[claims.Allocation]) -> set[slices.DeviceId]:
-    """The devices that these allocations keep from others; admin access keeps none."""
-    return {
-        result.device
-        for allocation in allocations
-        for result in allocation.results
-        if not result.admin_access
-    }

@@ -20,6 +20,8 @@ API_VERSIONS = ("v1", "v1beta2", "v1beta1")
 MAX_DEVICES = 128
 MAX_DEVICES_RESTRICTED = 64
 """Devices in a slice, and in one whose devices have taints, counters or list attributes."""
+MAX_NODE_PART = 160
+"""Characters of the node's name in a slice's: index and driver take up to 72, the suffix 5."""
 _RESTRICTING = ("taints", "consumesCounters")
 
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
@@ -222,11 +224,13 @@ def _updated(body: Json, spec: Json) -> Json:
 
 def _created(owner: Owner, index: int, count: int, spec: Json) -> Json:
     digits = max(5, len(f"{count - 1:x}"))
+    # A name has at most 253 characters; the node's is there for people to read only.
+    node = owner.node_name[:MAX_NODE_PART].rstrip("-.")
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
         "metadata": {
-            "generateName": f"{index:0{digits}x}-{owner.driver_name}-{owner.node_name}-",
+            "generateName": f"{index:0{digits}x}-{owner.driver_name}-{node}-",
             "ownerReferences": [
                 {
                     "apiVersion": "v1",

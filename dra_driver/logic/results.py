@@ -5,40 +5,61 @@ Allocate and createNodeSelector.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from dra_driver.logic import demand, pools
+from dra_driver.logic import candidacy, capacities, demand
 from dra_driver.model import claims, nodes
 
-Chosen = tuple[demand.Want, pools.Candidate]
+ShareIds = Callable[[], str]
+"""Gives a new random UUID, in lower case, at each call."""
+
+_CONDITIONS = ("bindingConditions", "bindingFailureConditions")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen:
+    """A device for a request; of one that can be shared, how much of each capacity."""
+
+    want: demand.Want
+    candidate: candidacy.Candidate
+    taken: capacities.Amounts
 
 
 def allocation(
-    claim: claims.ResourceClaim, chosen: Sequence[Chosen], node: nodes.Node
+    claim: claims.ResourceClaim,
+    chosen: Sequence[Chosen],
+    node: nodes.Node,
+    share_ids: ShareIds,
 ) -> claims.Allocation:
     """The allocation of one claim; `chosen` in the order of its requests."""
     return claims.Allocation(
-        results=tuple(_result(want, candidate) for want, candidate in chosen),
+        results=tuple(_result(item, share_ids) for item in chosen),
         configs=(*_class_configs(chosen), *_claim_configs(claim, chosen)),
-        node_selector=_node_selector([candidate for _, candidate in chosen], node),
+        node_selector=_node_selector([item.candidate for item in chosen], node),
     )
 
 
-def _result(want: demand.Want, candidate: pools.Candidate) -> claims.Result:
-    tolerations = want.spec.extra.get("tolerations")
+def _result(item: Chosen, share_ids: ShareIds) -> claims.Result:
+    tolerations = item.want.spec.extra.get("tolerations")
+    device = item.candidate.device.extra
+    extra = {"tolerations": tolerations} if tolerations else {}
+    extra |= {name: list(device[name]) for name in _CONDITIONS if device.get(name)}
     return claims.Result(
-        request=want.name,
-        device=candidate.id,
-        admin_access=want.spec.admin_access,
-        extra={"tolerations": tolerations} if tolerations else {},
+        request=item.want.name,
+        device=item.candidate.id,
+        admin_access=item.want.spec.admin_access,
+        share_id=share_ids() if item.candidate.shareable else None,
+        extra=extra,
+        consumed_capacity=item.taken,
     )
 
 
 def _class_configs(chosen: Sequence[Chosen]) -> Iterator[claims.OpaqueConfig]:
     """Each class once, for the requests that use it."""
-    classes = {want.device_class.name: want.device_class for want, _ in chosen}
+    wants = [item.want for item in chosen]
+    classes = {want.device_class.name: want.device_class for want in wants}
     for name, device_class in classes.items():
-        users = dict.fromkeys(want.name for want, _ in chosen if want.device_class.name == name)
+        users = dict.fromkeys(want.name for want in wants if want.device_class.name == name)
         for config in device_class.configs:
             yield dataclasses.replace(config, requests=tuple(users), source=claims.FROM_CLASS)
 
@@ -47,7 +68,7 @@ def _claim_configs(
     claim: claims.ResourceClaim, chosen: Sequence[Chosen]
 ) -> Iterator[claims.OpaqueConfig]:
     """In the order of the claim; one with `requests` once for each of them that it concerns."""
-    names = {want.name for want, _ in chosen}
+    names = {item.want.name for item in chosen}
     for config in claim.configs:
         concerned = sum(
             request.name in config.requests
@@ -62,8 +83,11 @@ def _chosen_names(request: claims.Request, names: set[str]) -> set[str]:
     return {request.result_name(alternative) for alternative in request.alternatives} & names
 
 
-def _node_selector(chosen: Sequence[pools.Candidate], node: nodes.Node) -> claims.Json | None:
-    if any(candidate.node_name is not None for candidate in chosen):
+def _node_selector(chosen: Sequence[candidacy.Candidate], node: nodes.Node) -> claims.Json | None:
+    if any(
+        candidate.node_name is not None or candidate.device.extra.get("bindsToNode")
+        for candidate in chosen
+    ):
         return nodes.only(node.name)
     merged: dict[str, list[claims.Json]] = {}
     for candidate in chosen:

@@ -3,7 +3,16 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dra_driver.logic import allocation, demand, placing, pools, unschedulable
+from dra_driver.logic import (
+    allocation,
+    demand,
+    emulation,
+    placing,
+    pools,
+    results,
+    unschedulable,
+    usage,
+)
 from dra_driver.model import claims, nodes
 
 Allocations = tuple[claims.Allocation, ...]
@@ -11,12 +20,17 @@ Allocations = tuple[claims.Allocation, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The cluster at one moment; nodes in the order in which they are tried."""
+    """The cluster at one moment; nodes in the order in which they are tried.
+
+    `share_ids` gives the ids of shares, `behaviour` the defects to reproduce.
+    """
 
     inventory: pools.Inventory
     classes: Mapping[str, claims.DeviceClass]
     nodes: tuple[nodes.Node, ...]
-    in_use: pools.InUse
+    in_use: usage.InUse
+    share_ids: results.ShareIds
+    behaviour: emulation.Emulation = emulation.FIXED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +79,14 @@ def _search(
             blocking.update(claim.ref.uid for claim in tied)
             verdicts[node.name] = "node(s) cannot use the devices that the pod's claims have"
             continue
-        outcome = allocation.allocate(plan, node=node, inventory=view.inventory, in_use=view.in_use)
+        outcome = allocation.allocate(
+            plan,
+            node=node,
+            inventory=view.inventory,
+            in_use=view.in_use,
+            share_ids=view.share_ids,
+            behaviour=view.behaviour,
+        )
         if outcome.allocations is None:
             verdicts[node.name] = outcome.shortfalls
             continue

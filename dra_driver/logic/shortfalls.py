@@ -8,7 +8,7 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from dra_driver.logic import constraints, demand, hurdles, pools
+from dra_driver.logic import candidacy, demand, hurdles, pools, reservations
 from dra_driver.model import claims, nodes
 
 
@@ -33,17 +33,19 @@ def diagnose(
     *,
     node: nodes.Node,
     seen: Sequence[pools.Pool],
-    in_use: pools.InUse,
+    free: reservations.Reservations,
 ) -> tuple[Shortfall, ...]:
-    """The requests that are short by themselves; if none is, all of them."""
-    counters = constraints.Counters(seen, in_use)
-    candidates = [c for pool in seen if not pool.defect for c in pool.candidates]
+    """The requests that are short by themselves; if none is, all of them.
+
+    `free` is what is in use, with nothing taken on top.
+    """
+    offered = [c for pool in seen if not pool.defect for c in pool.candidates]
     defects = tuple(f"pool {pool} is {pool.defect}" for pool in seen if pool.defect)
     found = []
     for item in plan:
         for alternatives in item.requests:
             short = [
-                _shortfall(want, [_hurdle(want, c, node, in_use, counters) for c in candidates])
+                _shortfall(want, [_hurdle(want, c, node, free) for c in offered])
                 for want in alternatives
             ]
             found.append([dataclasses.replace(entry, defects=defects) for entry in short])
@@ -58,10 +60,9 @@ def describe(fallen: Iterable[tuple[hurdles.Hurdle, int]]) -> str:
 
 def _hurdle(
     want: demand.Want,
-    candidate: pools.Candidate,
+    candidate: candidacy.Candidate,
     node: nodes.Node,
-    in_use: pools.InUse,
-    counters: constraints.Counters,
+    free: reservations.Reservations,
 ) -> hurdles.Hurdle:
     try:
         fixed = hurdles.unselected(want, candidate, node)
@@ -70,13 +71,17 @@ def _hurdle(
         return hurdles.Hurdle(hurdles.Kind.IN_USE)
     if fixed is not None:
         return fixed
-    if not want.spec.admin_access and candidate.id in in_use:
-        return hurdles.Hurdle(hurdles.Kind.IN_USE)
-    if (blocked := hurdles.unusable(want, candidate)) is not None:
+    taken = hurdles.share(want, candidate)
+    if isinstance(taken, hurdles.Hurdle):
+        return taken
+    refusal = free.refusal(want, candidate, taken)
+    blocked = hurdles.unusable(want, candidate)
+    if blocked is not None and (refusal is None or refusal[0] is reservations.Refusal.COUNTERS):
         return blocked
-    if not want.spec.admin_access and not counters.suffices(candidate):
-        return hurdles.Hurdle(hurdles.Kind.COUNTERS)
-    return _TOGETHER
+    if refusal is None:
+        return _TOGETHER
+    kind, detail = refusal
+    return hurdles.Hurdle(_KINDS[kind], f"({detail})" if detail else "")
 
 
 def _shortfall(want: demand.Want, fallen: Sequence[hurdles.Hurdle]) -> Shortfall:
@@ -111,3 +116,8 @@ _TOGETHER = hurdles.Hurdle(hurdles.Kind.TOGETHER)
 _BLOCKING_ALL = frozenset(
     {hurdles.Kind.IN_USE, hurdles.Kind.TAINT, hurdles.Kind.COUNTERS, hurdles.Kind.UNSUPPORTED}
 )
+_KINDS = {
+    reservations.Refusal.IN_USE: hurdles.Kind.IN_USE,
+    reservations.Refusal.CAPACITY: hurdles.Kind.SHARES,
+    reservations.Refusal.COUNTERS: hurdles.Kind.COUNTERS,
+}

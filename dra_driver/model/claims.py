@@ -4,10 +4,11 @@ Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NewType
 
 from dra_driver import errors
-from dra_driver.model import slices
+from dra_driver.model import quantities, slices
 
 Json = dict[str, Any]
 ClaimUid = NewType("ClaimUid", str)
@@ -95,13 +96,17 @@ class Constraint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """One allocated device."""
+    """One allocated device, or with a `share_id` a share of one.
+
+    `consumed_capacity` is how much of each capacity of the device the share takes.
+    """
 
     request: str
     device: slices.DeviceId
     admin_access: bool = False
     share_id: str | None = None
     extra: Json = dataclasses.field(default_factory=dict)
+    consumed_capacity: Mapping[str, quantities.Quantity] = dataclasses.field(default_factory=dict)
 
     @property
     def base_request(self) -> str:
@@ -253,13 +258,17 @@ def _format_config(config: OpaqueConfig) -> Json:
 
 
 def _parse_result(body: Json) -> Result:
-    known = {"request", "driver", "pool", "device", "adminAccess", "shareID"}
+    known = {"request", "driver", "pool", "device", "adminAccess", "shareID", "consumedCapacity"}
     return Result(
         request=body["request"],
         device=slices.DeviceId(body["driver"], body["pool"], body["device"]),
         admin_access=bool(body.get("adminAccess")),
         share_id=body.get("shareID"),
         extra={key: value for key, value in body.items() if key not in known},
+        consumed_capacity={
+            name: quantities.parse(str(amount))
+            for name, amount in (body.get("consumedCapacity") or {}).items()
+        },
     )
 
 
@@ -274,4 +283,8 @@ def _format_result(result: Result) -> Json:
         body["adminAccess"] = True
     if result.share_id is not None:
         body["shareID"] = result.share_id
+    if result.consumed_capacity:
+        body["consumedCapacity"] = {
+            name: str(amount) for name, amount in sorted(result.consumed_capacity.items())
+        }
     return body | result.extra

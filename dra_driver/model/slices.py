@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NewType
 
 from dra_driver import errors
-from dra_driver.model import quantities
+from dra_driver.model import quantities, request_policies
 
 Json = dict[str, Any]
 DeviceName = NewType("DeviceName", str)
@@ -44,13 +44,15 @@ class Device:
     """A device as published: what can be selected on, and how much of it there is.
 
     `extra` holds the wire fields that have no attribute here (taints, consumesCounters,
-    allowMultipleAllocations, ...), so that nothing read is lost when written back.
+    allowMultipleAllocations, ...), so that nothing read is lost when written back. `policies` are
+    the request policies of those capacities that have one.
     """
 
     name: str
     attributes: Mapping[str, AttributeValue]
     capacity: Mapping[str, quantities.Quantity]
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    policies: Mapping[str, request_policies.RequestPolicy] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,6 +101,11 @@ def parse_device(body: Json) -> Device:
             for key, value in (body.get("capacity") or {}).items()
         },
         extra={key: value for key, value in body.items() if key not in known},
+        policies={
+            key: request_policies.parse(value["requestPolicy"])
+            for key, value in (body.get("capacity") or {}).items()
+            if value.get("requestPolicy")
+        },
     )
 
 
@@ -110,9 +117,7 @@ def format_device(device: Device) -> Json:
             key: format_value(device.attributes[key]) for key in sorted(device.attributes)
         }
     if device.capacity:
-        body["capacity"] = {
-            key: {"value": str(device.capacity[key])} for key in sorted(device.capacity)
-        }
+        body["capacity"] = {key: _format_capacity(device, key) for key in sorted(device.capacity)}
     body.update({key: device.extra[key] for key in sorted(device.extra)})
     return body
 
@@ -128,6 +133,13 @@ def format_value(value: AttributeValue) -> Json:
             return {"version": value.text}
         case str():
             return {"string": value}
+
+
+def _format_capacity(device: Device, key: str) -> Json:
+    body: Json = {"value": str(device.capacity[key])}
+    if key in device.policies:
+        body["requestPolicy"] = request_policies.format_policy(device.policies[key])
+    return body
 
 
 def _parse_value(device: str, key: str, body: Json) -> AttributeValue:

@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters import dra_grpc, kube
-from dra_driver.logic import classes, selection
+from dra_driver.logic import classes, emulation, selection
 from dra_driver.sim import claim_controller, kubelet, runtime, scheduler
 from dra_driver.sim.api import options, server
 
@@ -58,7 +58,6 @@ class Node:
         self._directory = directory
         self._kubeconfig = kubeconfig
         self._client = kube.Client(kubeconfig=kubeconfig, user_agent=f"kubelet/{spec.name}")
-        self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         # Of the socket paths the longest.
         dra_grpc.check_socket_path(
@@ -83,22 +82,24 @@ class Node:
 
     def start_plugin(self) -> None:
         """Start the plugin's process."""
-        self._log = (self._directory / "plugin.log").open("ab")
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "dra_driver", "kubelet-plugin"),
-                *("--node-name", self.spec.name, "--driver-name", DRIVER_NAME),
-                *("--kubeconfig", str(self._kubeconfig), "--log-format", "json"),
-                *("--kubelet-root", str(self._directory / "kubelet")),
-                *("--cdi-dir", str(self.cdi_dir), "--rescan-seconds", "1"),
-                *("--simulate-gpus", self.spec.gpus),
-            ],
-            stdout=self._log,
-            stderr=self._log,
-            env={key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
-            # Ctrl-C in a terminal goes to its foreground group: the plugin is stopped in order.
-            start_new_session=True,
-        )
+        command = [
+            *(sys.executable, "-m", "dra_driver", "kubelet-plugin"),
+            *("--node-name", self.spec.name, "--driver-name", DRIVER_NAME),
+            *("--kubeconfig", str(self._kubeconfig), "--log-format", "json"),
+            *("--kubelet-root", str(self._directory / "kubelet")),
+            *("--cdi-dir", str(self.cdi_dir), "--rescan-seconds", "1"),
+            *("--simulate-gpus", self.spec.gpus),
+        ]
+        with (self._directory / "plugin.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
+                # Ctrl-C in a terminal goes to its foreground group: the plugin is stopped in order.
+                start_new_session=True,
+            )
 
     def check_alive(self) -> None:
         """Refuse to go on with a plugin that has ended.
@@ -118,32 +119,37 @@ class Node:
         return "\n  ".join(["its log ends:", *text.splitlines()[-LOG_LINES:]])
 
     def stop(self) -> None:
-        """End the pods, then the plugin, which has to unprepare them."""
+        """End the pods, then tell the plugin, which has to unprepare them, to end."""
         try:
             self.kubelet.stop()
         finally:
-            self._stop_plugin()
+            if self._process is not None:
+                self._process.terminate()
             self._client.close()
 
-    def _stop_plugin(self) -> None:
+    def wait_ended(self) -> None:
+        """Wait until the plugin has ended; one that does not is killed."""
         if self._process is not None:
-            self._process.terminate()
             try:
                 self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        if self._log is not None:
-            self._log.close()
 
 
 class Cluster:
     """A cluster in a directory."""
 
     def __init__(
-        self, specs: tuple[NodeSpec, ...], directory: pathlib.Path, *, runtime_for: RuntimeFor
+        self,
+        specs: tuple[NodeSpec, ...],
+        directory: pathlib.Path,
+        *,
+        runtime_for: RuntimeFor,
+        behaviour: emulation.Emulation = emulation.FIXED,
     ) -> None:
         """Nothing is started. Socket paths are short only where `directory` is."""
+        self._behaviour = behaviour
         self._api = server.ApiServer(options.Options(expression_check=selection.check))
         self._specs = specs
         self._directory = directory
@@ -164,13 +170,16 @@ class Cluster:
             self.client.create(kube.CLASSES, body)
         for part in (
             claim_controller.ClaimController(self._part_client("claim-controller")),
-            scheduler.Scheduler(self._part_client("scheduler")),
+            scheduler.Scheduler(self._part_client("scheduler"), self._behaviour),
         ):
             part.start()
             self._stack.callback(part.stop)
         for spec in self._specs:
             node = Node(spec, self._directory / spec.name, self.kubeconfig, self._runtime_for)
             self.nodes[spec.name] = node
+            # Undone last of all: by then all plugins are ending, side by side.
+            self._stack.callback(node.wait_ended)
+        for node in self.nodes.values():
             self._stack.callback(node.stop)
             node.start()
 

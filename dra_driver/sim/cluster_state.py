@@ -5,10 +5,11 @@ Every `on_…` is an informer's callback. It tells whether pods that did not fit
 
 import collections
 import threading
+import uuid
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.logic import placing, pools, scheduling
+from dra_driver.logic import emulation, placing, pools, scheduling, usage
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]
@@ -21,16 +22,17 @@ DELETED = "DELETED"
 class ClusterState:
     """Nodes, slices, classes, allocated devices and pods per node. Threads may share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, behaviour: emulation.Emulation = emulation.FIXED) -> None:
         self._lock = threading.Lock()
         self._log = telemetry.logger("scheduler")
+        self._behaviour = behaviour
         self._inventory = pools.Inventory.of(())
         self._slices: dict[str, slices.ResourceSlice | None] = {}
         self._classes: dict[str, claims.DeviceClass] = {}
         self._nodes: dict[str, nodes.Node] = {}
         self._versions: dict[str, int] = {}
-        self._held: dict[str, set[slices.DeviceId]] = {}
-        self._in_use: collections.Counter[slices.DeviceId] = collections.Counter()
+        self._allocations: dict[str, claims.Allocation] = {}
+        self._in_use = usage.InUse()
         self._placed: dict[str, str] = {}
         self._pods: collections.Counter[str] = collections.Counter()
 
@@ -66,24 +68,24 @@ class ClusterState:
         """
         uid, version = body["metadata"]["uid"], int(body["metadata"]["resourceVersion"])
         allocation = (body.get("status") or {}).get("allocation")
-        held: set[slices.DeviceId] = set()
+        after = None
         if kind != DELETED and allocation is not None:
-            held = pools.held([claims.parse_allocation(allocation)])
+            after = claims.parse_allocation(allocation)
         with self._lock:
             if kind != DELETED and version < self._versions.get(uid, 0):
                 return False
             self._versions[uid] = version
-            before = self._held.pop(uid, set())
-            self._in_use.subtract(before)
-            self._in_use.update(held)
-            for device in before - held:
-                if not self._in_use[device]:
-                    del self._in_use[device]
-            if held:
-                self._held[uid] = held
+            before = self._allocations.pop(uid, None)
+            if after is not None:
+                self._allocations[uid] = after
+            if before != after:
+                self._in_use = self._in_use.changed(
+                    added=() if after is None else (after,),
+                    removed=() if before is None else (before,),
+                )
             if kind == DELETED:
                 del self._versions[uid]
-        return bool(before - held)
+        return before is not None and before != after
 
     def on_pod(self, kind: str, body: Json) -> None:
         """A Pod changed."""
@@ -121,7 +123,9 @@ class ClusterState:
                 inventory=self._inventory,
                 classes=dict(self._classes),
                 nodes=tuple(order),
-                in_use=frozenset(self._in_use),
+                in_use=self._in_use,
+                share_ids=lambda: str(uuid.uuid4()),
+                behaviour=self._behaviour,
             )
 
     def _parse_slice(self, body: Json) -> slices.ResourceSlice | None:

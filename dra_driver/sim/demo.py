@@ -11,6 +11,7 @@ from typing import Literal
 
 from dra_driver import errors
 from dra_driver.adapters import terminal
+from dra_driver.logic import emulation
 from dra_driver.sim import cluster, gpu_state, manifests, outcome, podman, runtime
 
 DEFAULT_NODES = (
@@ -49,6 +50,8 @@ class Options:
     output: Literal["table", "json"] = "table"
     runtime: Literal["pretended", "podman"] = "pretended"
     timeout: float = SETTLE_SECONDS
+    emulate: str | None = None
+    """A Kubernetes release whose scheduler's defects are reproduced."""
 
 
 def parse_node(text: str) -> cluster.NodeSpec:
@@ -80,12 +83,16 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
     """
     objects = manifests.load(options.files or (_quickstart(),))
     outcome.check_expectations(objects)
+    behaviour = emulation.of_release(options.emulate)
     names = [node.name for node in options.nodes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise errors.Rejected(f"--node: {', '.join(twice)} is there twice; give each its own name")
     with tempfile.TemporaryDirectory(prefix="dra-") as name:
         embedded = cluster.Cluster(
-            options.nodes, pathlib.Path(name), runtime_for=_runtime_for(options.runtime)
+            options.nodes,
+            pathlib.Path(name),
+            runtime_for=_runtime_for(options.runtime),
+            behaviour=behaviour,
         )
         try:
             result = _play(embedded, objects, options, stop, shown)

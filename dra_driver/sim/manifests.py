@@ -88,7 +88,7 @@ class _Mapper:
         if kind not in self._known[version]:
             raise errors.Fatal(
                 f"{full_name(body)}: the cluster has no kind {kind} in {version}; it has "
-                f"{', '.join(sorted(self._known[version])) or 'no such version of no such group'}"
+                f"{', '.join(sorted(self._known[version])) or 'nothing there'}"
             )
         return self._known[version][kind]
 

@@ -138,7 +138,6 @@ class Plugins:
             self._wipe()
 
     def _register(self, path: pathlib.Path, identity: _Identity) -> None:
-        plugin = None
         self._not_before[path] = time.monotonic() + RETRY_SECONDS
         try:
             with dra_grpc.Client(str(path)) as client:
@@ -148,17 +147,16 @@ class Plugins:
                     self._log.warning("plugin is refused", reason=problem)
                     client.notify(registered=False, error=problem)
                     return
-                plugin = _Plugin(info, version, dra_grpc.Client(info.endpoint))
+                with self._lock:
+                    plugin = _Plugin(info, version, dra_grpc.Client(info.endpoint))
+                    self._by_socket[path] = identity, plugin
+                    self._gone.pop(info.name, None)
+                    self._lock.notify_all()
                 client.notify(registered=True)
         except errors.Retryable as error:
             self._log.debug("registration failed; trying again", reason=str(error))
-            if plugin is not None:
-                plugin.client.close()
-            return
-        with self._lock:
-            self._by_socket[path] = identity, plugin
-            self._gone.pop(info.name, None)
-            self._lock.notify_all()
+            if path in self._by_socket:
+                self._drop(path)
 
     def _problem(self, info: dra_grpc.PluginInfo, version: str) -> str | None:
         """Why the plugin cannot be registered."""

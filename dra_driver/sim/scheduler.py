@@ -12,7 +12,7 @@ from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
-from dra_driver.logic import placing, scheduling
+from dra_driver.logic import emulation, placing, scheduling
 from dra_driver.model import claims
 from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker
 
@@ -34,12 +34,14 @@ class Scheduler:
     from getting one device.
     """
 
-    def __init__(self, client: kube.Client) -> None:
-        """Nothing is started."""
+    def __init__(
+        self, client: kube.Client, behaviour: emulation.Emulation = emulation.FIXED
+    ) -> None:
+        """Nothing is started. `behaviour` are defects of a Kubernetes release to reproduce."""
         self._client = client
         self._log = telemetry.logger("scheduler")
         self._events = events.Recorder(client, "default-scheduler")
-        self._state = cluster_state.ClusterState()
+        self._state = cluster_state.ClusterState(behaviour)
         self._queue: work_queue.WorkQueue[Key] = work_queue.WorkQueue()
         self._lock = threading.Lock()
         self._parked: dict[Key, frozenset[str]] = {}

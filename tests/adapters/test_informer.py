@@ -164,7 +164,7 @@ def test_a_version_that_is_gone_is_met_with_a_new_list_and_the_differences(api, 
         api.put(name)
     watcher = watching()
     watcher.next(3)
-    polling.until(lambda: api.count("watch") == 1)
+    polling.until(lambda: api.store.watch_count() == 1)
     # The watch breaks, and before the next one the history is compacted.
     hold = threading.Event()
 
@@ -199,7 +199,7 @@ def test_410_alone_is_no_error_and_told_to_nobody(api, watching):
 
 def test_a_history_that_is_forgotten_is_met_with_a_new_list(api, watching, monkeypatch):
     watcher = watching(namespace="default")
-    polling.until(lambda: api.count("watch") == 1)
+    polling.until(lambda: api.store.watch_count() == 1)
     api.fail(options.Fault(delay_seconds=0.3), verb="watch")
     _end_watches(api)
     polling.until(lambda: api.count("watch") == 2)
@@ -281,7 +281,7 @@ def test_the_pauses_between_tries_double_up_to_a_limit(api, monkeypatch):
 
 def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause(api, watching):
     watcher = watching()
-    polling.until(lambda: api.count("watch") == 1)
+    polling.until(lambda: api.store.watch_count() == 1)
     api.store.close()
     polling.until(lambda: api.count("watch") >= 2)
     assert not watcher.informer._stop.wait(0.5)
@@ -293,6 +293,26 @@ def test_a_server_that_always_says_gone_is_not_asked_without_a_pause(api, watchi
     watcher = watching()
     assert not watcher.informer._stop.wait(0.5)
     assert api.count("watch") + api.count("list") < 12
+
+
+def test_a_change_that_cannot_be_handled_is_told_and_the_next_ones_still_come(api, monkeypatch):
+    monkeypatch.setattr(informer, "FIRST_BACKOFF", 0.02)
+    told, problems = queue.SimpleQueue(), queue.SimpleQueue()
+
+    def handle(kind, item):
+        if item["metadata"]["name"] == "bad":
+            raise KeyError("spec")
+        told.put((kind, item["metadata"]["name"]))
+
+    made = informer.Informer(api.client, CONFIG_MAPS, on_change=handle, on_error=problems.put)
+    made.start()
+    assert made.wait_synced(20)
+    api.put("bad")
+    assert str(problems.get(timeout=20)) == "failed unexpectedly: KeyError: 'spec'"
+    api.put("good")
+    assert told.get(timeout=20) == ("ADDED", "good")
+    assert [item["metadata"]["name"] for item in made.objects()] == ["bad", "good"]
+    made.stop()
 
 
 # Stop

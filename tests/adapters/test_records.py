@@ -141,6 +141,14 @@ def test_damage_is_told_and_stays_with_its_record(directory, store, content, rea
     assert str(caught.value) == contents.damaged[UID]
 
 
+def test_the_record_of_another_claim_is_damage(directory, store):
+    other = "0a1b2c3d-0000-4000-8000-00000000000f"
+    (directory / f"{UID}.json").write_text(prepared.encode(record(uid=other)))
+    assert store.contents().damaged == {
+        UID: f"it is the record of claim {other}: was the file copied?"
+    }
+
+
 def test_a_damaged_record_can_be_written_anew(directory, store):
     (directory / f"{UID}.json").write_text("hello")
     assert store.contents().damaged.keys() == {UID}

@@ -61,6 +61,8 @@ def test_both_are_there_each_with_sockets_of_its_own(old, new, machine):
 def test_the_newest_publishes(old, new, cluster):
     before = [len(plugin.log(WRITTEN)) for plugin in (old, new)]
     wipe(cluster)
+    # The line follows the write, so the slices can be there before it.
+    new.wait_log(WRITTEN, count=before[1] + 1)
     after = [len(plugin.log(WRITTEN)) for plugin in (old, new)]
     assert after == [before[0], before[1] + 1]
 

@@ -440,8 +440,7 @@ class TestCounters:
 class TestUnknownFields:
     @pytest.mark.parametrize(
         "extra",
-        [{"allowMultipleAllocations": True}, {"bindingConditions": ["x"]},
-         {"nodeAllocatableResourceMappings": {"cpu": {}}}, {"fromTheFuture": {"a": 1}}],
+        [{"nodeAllocatableResourceMappings": {"cpu": {}}}, {"fromTheFuture": {"a": 1}}],
     )  # fmt: skip
     def test_a_device_with_a_field_that_is_not_handled_is_refused_by_name(self, extra):
         outcome = allocate([claim(exactly())], slice_of(device("a", extra=extra)))

@@ -3,11 +3,11 @@
 import itertools
 from fractions import Fraction
 
-from dra_objects import NODE, alternative, claim, distinct, match, slice_of
+from dra_objects import NODE, alternative, claim, distinct, in_use, match, share_ids, slice_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra_driver.logic import allocation, demand, pools
+from dra_driver.logic import allocation, demand, pools, usage
 from dra_driver.model import claims, slices
 
 DRIVER = "gpu.example.com"
@@ -141,16 +141,18 @@ def brute_force(published, pending, in_use):
 @settings(max_examples=400, deadline=None)
 @given(scenes())
 def test_the_first_solution_is_found_whenever_there_is_one(scene):
-    published, pending, in_use = scene
+    published, pending, taken = scene
     inventory = pools.Inventory.of([published])
     plan = demand.plan(pending, {"gpu": claims.DeviceClass("gpu")})
-    taken = {slices.DeviceId(DRIVER, "node-a", name) for name in in_use}
-    outcome = allocation.allocate(plan, node=NODE, inventory=inventory, in_use=taken)
+    others = in_use(*(slices.DeviceId(DRIVER, "node-a", name) for name in sorted(taken)))
+    outcome = allocation.allocate(
+        plan, node=NODE, inventory=inventory, in_use=others, share_ids=share_ids()
+    )
     found = outcome.allocations and [
         [(result.request, result.device.device) for result in item.results]
         for item in outcome.allocations
     ]
-    assert found == brute_force(published, pending, in_use)
+    assert found == brute_force(published, pending, taken)
     assert bool(outcome.shortfalls) == (found is None)
 
 
@@ -159,15 +161,18 @@ def test_the_first_solution_is_found_whenever_there_is_one(scene):
 def test_claims_one_after_another_never_share_a_device(counts, devices_published):
     offered = [slices.Device(f"gpu-{n}", {}, {}) for n in range(devices_published)]
     inventory = pools.Inventory.of([slice_of(*offered)])
-    in_use: set[slices.DeviceId] = set()
+    used, seen = usage.InUse(), set()
     order = []
     for number, count in enumerate(counts):
         pending = claim(claims.Request("r", (alternative("r", count=count),)), name=f"c{number}")
         plan = demand.plan([pending], {"gpu": claims.DeviceClass("gpu")})
-        outcome = allocation.allocate(plan, node=NODE, inventory=inventory, in_use=in_use)
-        assert (outcome.allocations is None) == (len(in_use) + count > devices_published)
-        given_now = pools.held(outcome.allocations or ())
-        assert not in_use & given_now
-        in_use |= given_now
+        outcome = allocation.allocate(
+            plan, node=NODE, inventory=inventory, in_use=used, share_ids=share_ids()
+        )
+        assert (outcome.allocations is None) == (len(seen) + count > devices_published)
+        given_now = {r.device for item in outcome.allocations or () for r in item.results}
+        assert not seen & given_now
+        seen |= given_now
+        used = used.changed(added=outcome.allocations or ())
         order += [r.device.device for item in outcome.allocations or () for r in item.results]
     assert order == [f"gpu-{n}" for n in range(len(order))]

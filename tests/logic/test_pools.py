@@ -3,7 +3,7 @@
 from dra_objects import DRIVER, NODE, device, slice_of
 
 from dra_driver.logic import pools
-from dra_driver.model import claims, nodes, slices
+from dra_driver.model import nodes
 
 
 def seen(*published, node=NODE):
@@ -112,11 +112,3 @@ def test_a_node_whose_labels_change_sees_other_pools():
     inventory = pools.Inventory.of([slice_of(device("a"), node=None, extra=extra)])
     assert inventory.pools(NODE) == ()
     assert len(inventory.pools(nodes.Node("node-a", {"zone": "z2"}))) == 1
-
-
-def test_devices_held_are_those_of_results_without_admin_access():
-    first, second = (slices.DeviceId(DRIVER, "p", name) for name in "ab")
-    allocation = claims.Allocation(
-        (claims.Result("r", first), claims.Result("r", second, admin_access=True))
-    )
-    assert pools.held([allocation]) == {first}

@@ -128,6 +128,15 @@ def test_the_first_publication_has_generation_1_and_belongs_to_the_node():
     assert changes
 
 
+def test_the_longest_node_name_leaves_a_slice_name_that_the_server_takes():
+    long = "n" * 159 + "." + "n" * 93
+    owner = publishing.Owner("d" * 63, long, "uid")
+    (body,) = publishing.reconcile(owner, [content(0)], []).create
+    assert body["metadata"]["generateName"] == f"00000-{'d' * 63}-{'n' * 159}-"
+    assert len(body["metadata"]["generateName"]) + 5 <= 253
+    assert body["spec"]["nodeName"] == long
+
+
 def test_slices_are_named_by_their_hexadecimal_index():
     changes = publishing.reconcile(OWNER, [content(n) for n in range(17)], [])
     names = [body["metadata"]["generateName"] for body in changes.create]
@@ -235,7 +244,10 @@ OBSOLETE = {
     "whose index has too few digits": stored("0001-x", content(1), generation=4, count=2),
     "whose index is taken": stored("00000-b", content(0), generation=4, count=2),
     "whose index is out of range": stored("00002-x", content(2), generation=4, count=2),
-    "of another pool": stored("00001-x", content(1), generation=9, count=2, pool="elsewhere"),
+    "of another pool": stored("00001-x", content(1), generation=4, count=2, pool="elsewhere"),
+    "of another pool and a higher generation": stored(
+        "00001-x", content(1), generation=9, count=2, pool="elsewhere"
+    ),
 }
 
 

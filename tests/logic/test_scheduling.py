@@ -8,10 +8,11 @@ from dra_objects import (
     exactly,
     first_available,
     gpus,
+    share_ids,
     slice_of,
 )
 
-from dra_driver.logic import placing, pools, scheduling
+from dra_driver.logic import placing, pools, scheduling, usage
 from dra_driver.model import claims, nodes, slices
 
 POD = placing.Pod("default", "pod", "u", (), {}, None, (), ())
@@ -19,9 +20,10 @@ A, B, C = (nodes.Node(name) for name in ("node-a", "node-b", "node-c"))
 MODEL = f'device.attributes["{DRIVER}"].model'
 
 
-def view(*published, on=(A, B, C), in_use=()):
+def view(*published, on=(A, B, C), in_use=None):
     inventory = pools.Inventory.of(published)
-    return scheduling.View(inventory, {"gpu": GPU_CLASS}, tuple(on), frozenset(in_use))
+    used = in_use or usage.InUse()
+    return scheduling.View(inventory, {"gpu": GPU_CLASS}, tuple(on), used, share_ids())
 
 
 def node_slice(node, *devices):
@@ -54,7 +56,7 @@ def test_the_order_of_the_nodes_decides():
 def test_a_claim_that_is_allocated_ties_the_pod_to_its_node():
     published = [node_slice("node-a", *gpus(2)), node_slice("node-b", *gpus(2))]
     bound = allocated("node-b")
-    in_use = pools.held([bound.allocation])
+    in_use = usage.InUse.of([bound.allocation])
     found = scheduling.place(
         POD, [bound, claim(exactly(), name="new")], view(*published, in_use=in_use)
     )

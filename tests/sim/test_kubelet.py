@@ -1,0 +1,400 @@
+"""The kubelet: a real API server, plugins on real sockets, containers that are pretended."""
+
+import kubelet_node
+import pytest
+import scripted_plugin
+from polling import until
+
+from dra_driver import errors
+from dra_driver.adapters import dra_grpc, kube
+from dra_driver.sim import kubelet
+
+
+@pytest.fixture
+def node(monkeypatch):
+    monkeypatch.setattr(kubelet, "RETRY_SECONDS", 0.1)
+    made = kubelet_node.OneNode()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def agent(node):
+    return node.start_kubelet()
+
+
+@pytest.fixture
+def plugin(node, agent):
+    return node.add_plugin()
+
+
+def uid(pod):
+    return pod["metadata"]["uid"]
+
+
+def conditions(pod):
+    return {item["type"]: item["status"] for item in pod["status"]["conditions"]}
+
+
+def states(pod):
+    return {item["name"]: item["state"] for item in pod["status"]["containerStatuses"]}
+
+
+def publish(node, name, node_name, driver="gpu.example.com"):
+    pool = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node_name, "pool": pool, "devices": [{"name": "gpu-0"}]}
+    node.client.create(kube.SLICES, {"metadata": {"name": name}, "spec": spec})
+
+
+def slices(node):
+    return [body["metadata"]["name"] for body in node.client.list(kube.SLICES)[0]]
+
+
+# The start, and drivers that go
+
+
+def test_slices_of_the_node_are_deleted_at_the_start_whoever_s_they_are(node):
+    publish(node, "ours", kubelet_node.NODE)
+    publish(node, "also-ours", kubelet_node.NODE, driver="net.example.com")
+    publish(node, "elsewhere", "node-2")
+    node.start_kubelet()
+    assert slices(node) == ["elsewhere"]
+
+
+def test_slices_of_a_driver_that_is_gone_are_deleted(node, monkeypatch):
+    monkeypatch.setattr("dra_driver.sim.plugins.LOOK_SECONDS", 0.02)
+    agent = node.start_kubelet()
+    monkeypatch.setattr(agent.plugins, "_wipe_seconds", 0.1)
+    plugin = node.add_plugin()
+    publish(node, "ours", kubelet_node.NODE)
+    publish(node, "of-another", kubelet_node.NODE, driver="net.example.com")
+    publish(node, "elsewhere", "node-2")
+    plugin.stop()
+    until(lambda: slices(node) == ["elsewhere", "of-another"], what=f"{slices(node)}")
+
+
+# Pods that run
+
+
+def test_a_pod_runs_with_the_devices_of_its_claims(node, plugin, agent):
+    node.add_claim("one")
+    claim_uid = node.client.get(kube.CLAIMS, "one", "default")["metadata"]["uid"]
+    pod = node.run_pod("train", {"gpu": "one"})
+    pod = node.wait_phase("train", "Running")
+    assert conditions(pod) == {
+        "PodScheduled": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True",
+    }  # fmt: skip
+    assert list(states(pod)) == ["main"]
+    assert states(pod)["main"]["running"]["startedAt"]
+    [started] = node.engine.started
+    cdi_id = f"k8s.gpu.example.com/claim={claim_uid}-gpu-0"
+    assert (started.asked.pod_uid, started.asked.cdi_ids) == (uid(pod), (cdi_id,))
+    assert {name: view.output for name, view in agent.views(uid(pod)).items()} == {
+        "main": (cdi_id,)
+    }
+
+
+def test_each_container_gets_the_requests_that_it_names(node, plugin):
+    node.add_claim(
+        "one", kubelet_node.result("gpu-0", "small"), kubelet_node.result("gpu-1", "large")
+    )
+    answers = [("gpu-0", "small"), ("gpu-1", "large")]
+    plugin.on_prepare = lambda ref: dra_grpc.Answer(
+        tuple(scripted_plugin.device(ref, name, request) for name, request in answers)
+    )
+    node.run_pod(
+        "train",
+        {"gpu": "one"},
+        kubelet_node.container("all", {"name": "gpu"}),
+        kubelet_node.container("large", {"name": "gpu", "request": "large"}),
+        kubelet_node.container("twice", {"name": "gpu"}, {"name": "gpu", "request": "small"}),
+        kubelet_node.container("none"),
+    )
+    node.wait_phase("train", "Running")
+    given = {
+        started.asked.name: [cdi_id[-5:] for cdi_id in started.asked.cdi_ids]
+        for started in node.engine.started
+    }
+    assert given == {
+        "all": ["gpu-0", "gpu-1"], "large": ["gpu-1"], "twice": ["gpu-0", "gpu-1"], "none": [],
+    }  # fmt: skip
+
+
+def test_a_claim_that_no_container_uses_is_prepared(node, plugin):
+    node.add_claim("one")
+    node.run_pod("train", {"gpu": "one"}, kubelet_node.container("main"))
+    node.wait_phase("train", "Running")
+    assert plugin.calls == [("prepare", ["one"])]
+    assert node.engine.started[0].asked.cdi_ids == ()
+
+
+def test_a_container_gets_its_command_arguments_and_environment(node, agent):
+    container = kubelet_node.container("main") | {
+        "command": ["sh", "-c"],
+        "args": ["sleep 1"],
+        "env": [{"name": "A", "value": "1"}, {"name": "EMPTY"}],
+    }
+    node.run_pod("train", {}, container)
+    node.wait_phase("train", "Running")
+    asked = node.engine.started[0].asked
+    assert asked.command == ("sh", "-c", "sleep 1")
+    assert asked.env == {"A": "1", "EMPTY": ""}
+
+
+def test_a_pod_without_a_claim_for_a_name_that_its_status_lists_runs(node, agent):
+    pod = node.client.create(
+        kube.PODS,
+        {
+            "metadata": {"name": "train"},
+            "spec": {
+                "containers": [kubelet_node.container("main", {"name": "gpu"})],
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "any"}],
+            },
+        },
+        "default",
+    )
+    change = {"status": {"resourceClaimStatuses": [{"name": "gpu"}]}}
+    node.client.patch(kube.PODS, "train", change, "default", subresource="status")
+    node.bind("train")
+    assert uid(node.wait_phase("train", "Running")) == uid(pod)
+    assert node.engine.started[0].asked.cdi_ids == ()
+
+
+def test_pods_of_other_nodes_are_left_alone(node, agent):
+    node.add_pod("elsewhere", {}, nodeName="node-2")
+    node.run_pod("here")
+    node.wait_phase("here", "Running")
+    assert node.phase("elsewhere") == "Pending"
+
+
+# Pods that cannot start
+
+
+def test_a_pod_whose_claim_cannot_be_prepared_says_why_and_starts_when_it_can(node, plugin):
+    node.add_claim("one")
+    working, plugin.on_prepare = plugin.on_prepare, lambda _ref: dra_grpc.Answer(error="no memory")
+    node.run_pod("train", {"gpu": "one"})
+    message = node.wait_event("train", "FailedPrepareDynamicResources")
+    assert message.startswith("NodePrepareResources failed for claim default/one (")
+    assert message.endswith("): no memory")
+    until(lambda: len(plugin.calls) > 2, what="it is tried again and again")
+    assert node.phase("train") == "Pending"
+    [event] = [
+        item
+        for item in node.client.list(kube.EVENTS, "default")[0]
+        if item["involvedObject"]["uid"] == uid(node.pod("train"))
+    ]
+    assert event["count"] > 1
+    assert event["source"] == {"component": "kubelet/node-1"}
+    assert event["type"] == "Warning"
+    plugin.on_prepare = working
+    node.wait_phase("train", "Running")
+
+
+def test_a_pod_waits_for_a_claim_that_is_not_reserved_for_it(node, plugin):
+    node.add_claim("one")
+    pod = node.add_pod("train", {"gpu": "one"})
+    node.bind("train")
+    assert "is not reserved for the pod" in node.wait_event(
+        "train", "FailedPrepareDynamicResources"
+    )
+    node.reserve("one", pod)
+    node.wait_phase("train", "Running")
+
+
+def test_a_pod_waits_for_its_driver(node, agent):
+    node.add_claim("one")
+    node.run_pod("train", {"gpu": "one"})
+    message = node.wait_event("train", "FailedPrepareDynamicResources")
+    assert message == "DRA driver gpu.example.com is not registered"
+    node.add_plugin()
+    node.wait_phase("train", "Running")
+
+
+def test_a_change_of_the_pod_brings_the_next_attempt_forward(node, plugin, monkeypatch):
+    monkeypatch.setattr(kubelet, "RETRY_SECONDS", 60.0)
+    node.add_claim("one")
+    working, plugin.on_prepare = plugin.on_prepare, lambda _ref: dra_grpc.Answer(error="no")
+    node.run_pod("train", {"gpu": "one"})
+    node.wait_event("train", "FailedPrepareDynamicResources")
+    plugin.on_prepare = working
+    node.client.patch(kube.PODS, "train", {"metadata": {"labels": {"a": "b"}}}, "default")
+    node.wait_phase("train", "Running")
+
+
+def test_containers_of_a_pod_of_which_one_cannot_start_are_all_stopped(node, plugin):
+    node.add_claim("one")
+    node.engine.refuse["second"] = errors.Retryable("no such image")
+    containers = [kubelet_node.container(name, {"name": "gpu"}) for name in ("first", "second")]
+    node.run_pod("train", {"gpu": "one"}, *containers)
+    assert node.wait_event("train", "Failed") == "no such image"
+    assert node.engine.started[0].stopped.wait(15)
+    assert node.phase("train") == "Pending"
+    node.engine.refuse.clear()
+    node.wait_phase("train", "Running")
+    assert [started.stopped.is_set() for started in node.engine.started[-2:]] == [False, False]
+    assert plugin.names("prepare") == [["one"]]
+
+
+# Pods that end by themselves
+
+
+@pytest.mark.parametrize(
+    ("statuses", "phase"), [((0, 0), "Succeeded"), ((0, 3), "Failed"), ((1, 0), "Failed")]
+)
+def test_a_pod_whose_containers_have_ended_is_done_and_its_claims_are_unprepared(
+    node, plugin, agent, statuses, phase
+):
+    node.add_claim("one")
+    containers = [kubelet_node.container(name, {"name": "gpu"}) for name in ("a", "b")]
+    pod = node.run_pod("train", {"gpu": "one"}, *containers)
+    node.wait_phase("train", "Running")
+    first, second = node.engine.started
+    first.end(statuses[0])
+    assert plugin.names("unprepare") == []
+    assert node.phase("train") == "Running"
+    second.end(statuses[1])
+    body = node.wait_phase("train", phase)
+    assert plugin.names("unprepare") == [["one"]]
+    assert conditions(body)["Ready"] == "False"
+    ends = {name: state["terminated"] for name, state in states(body).items()}
+    assert [end["exitCode"] for end in ends.values()] == list(statuses)
+    assert [end["reason"] for end in ends.values()] == [
+        "Error" if status else "Completed" for status in statuses
+    ]
+    assert set(agent.views(uid(pod))) == {"a", "b"}
+
+
+def test_a_pod_that_has_ended_goes_when_it_is_deleted(node, agent):
+    pod = node.run_pod("train")
+    node.wait_phase("train", "Running")
+    node.engine.started[0].end(0)
+    node.wait_phase("train", "Succeeded")
+    node.delete_pod("train")
+    node.wait_gone("train")
+    until(lambda: agent.views(uid(pod)) == {}, what="it is forgotten")
+
+
+def test_a_pod_that_had_ended_before_the_kubelet_started_is_not_started(node):
+    node.run_pod("train")
+    change = {"status": {"phase": "Failed"}}
+    node.client.patch(kube.PODS, "train", change, "default", subresource="status")
+    node.start_kubelet()
+    node.run_pod("later")
+    node.wait_phase("later", "Running")
+    assert len(node.engine.started) == 1
+    node.delete_pod("train")
+    node.wait_gone("train")
+
+
+# Pods that are deleted
+
+
+def test_a_deleted_pod_is_unprepared_before_its_object_goes(node, plugin):
+    node.add_claim("one")
+    node.run_pod("train", {"gpu": "one"})
+    node.wait_phase("train", "Running")
+    plugin.on_unprepare = lambda _ref: dra_grpc.Answer(error="in use")
+    node.delete_pod("train")
+    assert node.wait_event("train", "FailedUnprepareDynamicResources").endswith("in use")
+    until(lambda: len(plugin.names("unprepare")) > 2, what="it is tried again and again")
+    assert node.engine.started[0].stopped.is_set()
+    assert node.pod("train")["metadata"]["deletionTimestamp"]
+    assert node.phase("train") == "Running"
+    plugin.on_unprepare = lambda _ref: dra_grpc.Answer()
+    node.wait_gone("train")
+
+
+def test_a_pod_that_is_deleted_while_its_prepare_fails_is_unprepared_and_goes(node, plugin):
+    node.add_claim("one")
+    plugin.on_prepare = lambda _ref: dra_grpc.Answer(error="never")
+    node.run_pod("train", {"gpu": "one"})
+    node.wait_event("train", "FailedPrepareDynamicResources")
+    node.delete_pod("train")
+    node.wait_gone("train")
+    assert plugin.names("unprepare") == [["one"]]
+    assert node.engine.started == []
+
+
+def test_a_pod_that_is_deleted_during_a_long_prepare_is_unprepared_after_it(node, plugin):
+    node.add_claim("one")
+    with plugin.holding():
+        node.run_pod("train", {"gpu": "one"})
+        until(lambda: plugin.calls, what="prepare is under way")
+        node.delete_pod("train")
+        until(lambda: node.pod("train")["metadata"].get("deletionTimestamp"), what="deletion")
+        assert plugin.names("unprepare") == []
+    node.wait_gone("train")
+    assert [method for method, _ in plugin.calls] == ["prepare", "unprepare"]
+
+
+def test_a_pod_that_is_deleted_by_force_is_unprepared_after_it_is_gone(node, plugin, agent):
+    node.add_claim("one")
+    pod = node.run_pod("train", {"gpu": "one"})
+    node.wait_phase("train", "Running")
+    node.delete_pod("train", force=True)
+    assert node.pod("train") is None
+    until(lambda: plugin.names("unprepare") == [["one"]], what="unprepare")
+    assert node.engine.started[0].stopped.is_set()
+    until(lambda: agent.views(uid(pod)) == {}, what="it is forgotten")
+
+
+def test_a_pod_that_comes_again_by_name_gets_its_own_claim(node, plugin):
+    """What is in the way is the old claim of that name, until it is unprepared."""
+    node.add_claim("one")
+    first = node.run_pod("train", {"gpu": "one"})
+    node.wait_phase("train", "Running")
+    plugin.on_unprepare = lambda _ref: dra_grpc.Answer(error="in use")
+    node.delete_pod("train", force=True)
+    node.client.patch(kube.CLAIMS, "one", {"metadata": {"finalizers": None}}, "default")
+    node.client.delete(kube.CLAIMS, "one", "default")
+    node.add_claim("one")
+    second = node.run_pod("train", {"gpu": "one"})
+    message = node.wait_event("train", "FailedPrepareDynamicResources")
+    assert message.startswith("old ResourceClaim with same name as default/one")
+    plugin.on_unprepare = lambda _ref: dra_grpc.Answer()
+    assert uid(node.wait_phase("train", "Running")) == uid(second) != uid(first)
+
+
+def test_a_claim_that_pods_share_is_unprepared_after_the_last_of_them(node, plugin):
+    node.add_claim("one")
+    pods = [node.add_pod(name, {"gpu": "one"}) for name in ("first", "second")]
+    node.reserve("one", *pods)
+    for name in ("first", "second"):
+        node.bind(name)
+        node.wait_phase(name, "Running")
+    node.delete_pod("first")
+    node.wait_gone("first")
+    assert plugin.names("unprepare") == []
+    node.delete_pod("second")
+    node.wait_gone("second")
+    assert plugin.names("prepare") == [["one"]]
+    assert plugin.names("unprepare") == [["one"]]
+
+
+# The end
+
+
+def test_a_kubelet_that_stops_ends_containers_and_unprepares_but_leaves_pods(node, plugin, agent):
+    node.add_claim("one")
+    node.run_pod("train", {"gpu": "one"})
+    node.wait_phase("train", "Running")
+    agent.stop()
+    assert node.engine.started[0].stopped.is_set()
+    assert plugin.names("unprepare") == [["one"]]
+    assert node.engine.closed
+    assert node.phase("train") == "Running"
+
+
+def test_a_kubelet_stops_while_a_pod_cannot_start_and_another_cannot_end(node, plugin, agent):
+    node.add_claim("one")
+    node.add_claim("two")
+    node.run_pod("train", {"gpu": "one"})
+    node.wait_phase("train", "Running")
+    plugin.on_prepare = plugin.on_unprepare = lambda _ref: dra_grpc.Answer(error="no")
+    node.run_pod("other", {"gpu": "two"})
+    node.wait_event("other", "FailedPrepareDynamicResources")
+    node.delete_pod("train")
+    node.wait_event("train", "FailedUnprepareDynamicResources")
+    agent.stop()
+    assert node.engine.started[0].stopped.is_set()

@@ -1,0 +1,166 @@
+"""What is shown of a demo; how it is gathered is tested with whole demos."""
+
+import pytest
+
+from dra_driver import errors
+from dra_driver.sim import outcome, runtime
+
+TEXT = "GPU 0: Tesla T4 (UUID: GPU-1)"
+T4 = outcome.Device("gpu.nvidia.com", "mixed", "gpu-0", "Tesla T4", "GPU-1")
+ETH = outcome.Device("net.example.com", "mixed", "eth0", None, None)
+VIEW = runtime.View({"A": "1"}, ("/dev/nvidia0",), (("/host/smi", "/usr/bin/nvidia-smi"),), (TEXT,))
+
+
+def pod(name="train", phase="Running", **fields):
+    values = {
+        "namespace": "team", "expected": "Running", "node": "mixed", "reason": None,
+        "claims": (outcome.Claim("train-gpu-x", (T4,)),), "containers": {"main": VIEW},
+    } | fields  # fmt: skip
+    return outcome.Pod(name=name, phase=phase, **values)
+
+
+WAITING = pod("waiting", "Unschedulable", node=None, reason="too few", claims=(), containers={})
+
+
+def shown(*pods):
+    return outcome.Outcome({"mixed": ("gpu-0",)}, pods)
+
+
+@pytest.mark.parametrize(
+    ("expected", "phase", "as_expected"),
+    [
+        ("Running", "Running", True),
+        ("Running", "Succeeded", True),
+        ("Running", "Failed", False),
+        ("Running", "Pending", False),
+        ("Running", "Unschedulable", False),
+        ("Unschedulable", "Unschedulable", True),
+        ("Unschedulable", "Running", False),
+        ("Unschedulable", "Pending", False),
+    ],
+)
+def test_a_pod_is_as_expected(expected, phase, as_expected):
+    assert pod(phase=phase, expected=expected).as_expected is as_expected
+
+
+def test_the_json_has_the_documented_shape():
+    assert outcome.to_json(shown(pod(), WAITING)) == {
+        "nodes": [{"name": "mixed", "devices": ["gpu-0"]}],
+        "pods": [
+            {
+                "namespace": "team",
+                "name": "train",
+                "phase": "Running",
+                "node": "mixed",
+                "reason": None,
+                "claims": [
+                    {
+                        "name": "train-gpu-x",
+                        "devices": [
+                            {
+                                "driver": "gpu.nvidia.com",
+                                "pool": "mixed",
+                                "device": "gpu-0",
+                                "model": "Tesla T4",
+                                "uuid": "GPU-1",
+                            }
+                        ],
+                    }
+                ],
+                "containers": [
+                    {
+                        "name": "main",
+                        "env": {"A": "1"},
+                        "deviceNodes": ["/dev/nvidia0"],
+                        "mounts": [
+                            {"hostPath": "/host/smi", "containerPath": "/usr/bin/nvidia-smi"}
+                        ],
+                        "output": [TEXT],
+                    }
+                ],
+            },
+            {
+                "namespace": "team",
+                "name": "waiting",
+                "phase": "Unschedulable",
+                "node": None,
+                "reason": "too few",
+                "claims": [],
+                "containers": [],
+            },
+        ],
+    }
+
+
+def test_a_block_tells_what_a_pod_has_and_what_its_containers_see():
+    two = outcome.Claim("two", (T4, ETH))
+    nothing = runtime.View({}, (), (), ())
+    body = pod(claims=(two, outcome.Claim("none", ())), containers={"main": VIEW, "idle": nothing})
+    [block] = outcome.to_blocks(shown(body))
+    assert block.title == (("team/train", "bold"), ": ", ("Running", "green"), " on mixed")
+    assert block.lines == (
+        "claim two",
+        "  gpu-0  Tesla T4  GPU-1",
+        "  eth0  net.example.com",
+        "claim none: nothing is allocated",
+        "container main sees",
+        f"  {TEXT}",
+        "  A=1",
+        "  /dev/nvidia0",
+        "container idle sees no devices",
+    )
+
+
+def test_a_pod_that_got_nothing_has_no_block():
+    assert outcome.to_blocks(shown(WAITING)) == ()
+
+
+def test_the_table_has_a_row_for_each_pod_and_the_reason_of_those_that_do_not_run():
+    more = outcome.Claim("b", (ETH, T4))
+    pods = (
+        pod(claims=(outcome.Claim("a", (T4,)), more)),
+        pod("done", "Succeeded", claims=()),
+        WAITING,
+        pod("stuck", "Pending", claims=(), reason=None),
+    )
+    table, waiting = outcome.to_tables(shown(*pods))
+    assert table.columns == ("POD", "PHASE", "NODE", "DEVICES")
+    assert table.rows == (
+        ("team/train", ("Running", "green"), "mixed", "2x Tesla T4, net.example.com"),
+        ("team/done", ("Succeeded", "green"), "mixed", "-"),
+        ("team/waiting", ("Unschedulable", "bold red"), "-", "-"),
+        ("team/stuck", ("Pending", "bold red"), "mixed", "-"),
+    )
+    assert waiting.rows == (
+        ("team/waiting", "too few"),
+        ("team/stuck", "no reason is known"),
+    )
+
+
+def test_tables_without_rows_are_left_out():
+    assert [table.title for table in outcome.to_tables(shown(pod()))] == ["Pods"]
+    assert outcome.to_tables(shown()) == ()
+
+
+def manifest(kind="Pod", **annotations):
+    metadata = {"name": "train", "namespace": "team", "annotations": annotations or None}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+
+
+@pytest.mark.parametrize("expected", ["Running", "Unschedulable"])
+def test_what_a_pod_can_become_may_be_expected(expected):
+    outcome.check_expectations([manifest(), manifest(**{outcome.EXPECT_ANNOTATION: expected})])
+
+
+def test_what_no_pod_becomes_is_refused_as_an_expectation():
+    pods = [manifest(), manifest(**{outcome.EXPECT_ANNOTATION: "running"})]
+    with pytest.raises(errors.Rejected) as refused:
+        outcome.check_expectations(pods)
+    assert str(refused.value) == (
+        "Pod team/train: annotation demo.dra-driver/expect: 'running'; "
+        "write Running or Unschedulable"
+    )
+
+
+def test_annotations_of_other_kinds_are_not_looked_at():
+    outcome.check_expectations([manifest("ConfigMap", **{outcome.EXPECT_ANNOTATION: "x"})])

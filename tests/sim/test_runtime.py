@@ -1,0 +1,191 @@
+"""What a container gets for CDI names, and the runtime that only pretends to run."""
+
+import json
+import threading
+
+import pytest
+
+from dra_driver import errors
+from dra_driver.sim import gpus, runtime
+
+KIND = "k8s.gpu.nvidia.com/claim"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a spec: its common edits, and the edits of its devices."""
+
+    def write(name, *, common=None, kind=KIND, **devices):
+        spec = {
+            "cdiVersion": "0.5.0",
+            "kind": kind,
+            "devices": [
+                {"name": key.replace("_", "-"), "containerEdits": edits}
+                for key, edits in devices.items()
+            ],
+        }
+        if common is not None:
+            spec["containerEdits"] = common
+        (tmp_path / name).write_text(json.dumps(spec))
+
+    return write
+
+
+def mount(inside, outside):
+    return {"containerPath": inside, "hostPath": outside}
+
+
+def resolve(directory, *names):
+    return runtime.resolve(directory, [f"{KIND}={name}" for name in names])
+
+
+# resolve
+
+
+def test_a_device_brings_its_edits_and_those_common_to_its_spec(tmp_path, write):
+    write(
+        "a.json",
+        common={"env": ["ALL=1"], "deviceNodes": [{"path": "/dev/nvidiactl"}]},
+        gpu_0={"env": ["B=2", "A=x=y"], "deviceNodes": [{"path": "/dev/nvidia0"}]},
+        gpu_1={"env": ["NOT=mine"]},
+    )
+    assert resolve(tmp_path, "gpu-0") == runtime.View(
+        env={"A": "x=y", "ALL": "1", "B": "2"},
+        device_nodes=("/dev/nvidiactl", "/dev/nvidia0"),
+        mounts=(),
+        output=(),
+    )
+
+
+def test_a_device_that_is_named_twice_is_injected_once(tmp_path, write):
+    write(
+        "a.json",
+        common={"mounts": [mount("/usr/bin/nvidia-smi", "/host/smi")]},
+        gpu_0={"env": ["A=1"], "deviceNodes": [{"path": "/dev/nvidia0"}]},
+    )
+    assert resolve(tmp_path, "gpu-0", "gpu-0") == resolve(tmp_path, "gpu-0")
+    assert resolve(tmp_path, "gpu-0", "gpu-0").device_nodes == ("/dev/nvidia0",)
+
+
+def test_of_two_values_the_later_device_wins(tmp_path, write):
+    write("a.json", gpu_0={"env": ["A=first"], "mounts": [mount("/x", "/host/first")]})
+    write("b.json", gpu_1={"env": ["A=second"], "mounts": [mount("/x", "/host/second")]})
+    forth, back = resolve(tmp_path, "gpu-0", "gpu-1"), resolve(tmp_path, "gpu-1", "gpu-0")
+    assert (forth.env, forth.mounts) == ({"A": "second"}, (("/host/second", "/x"),))
+    assert (back.env, back.mounts) == ({"A": "first"}, (("/host/first", "/x"),))
+
+
+def test_common_edits_do_not_come_back_with_the_second_device_of_a_spec(tmp_path, write):
+    write("a.json", common={"env": ["A=common"]}, gpu_0={"env": ["A=own"]}, gpu_1={})
+    assert resolve(tmp_path, "gpu-0", "gpu-1").env == {"A": "own"}
+
+
+def test_devices_of_several_specs_come_together(tmp_path, write):
+    write("a.json", gpu_0={"env": ["A=1"]})
+    write("b.json", gpu_1={"env": ["B=1"]})
+    assert resolve(tmp_path, "gpu-0", "gpu-1").env == {"A": "1", "B": "1"}
+
+
+@pytest.mark.parametrize(
+    "name", [f"{KIND}=gpu-9", "other.vendor/claim=gpu-0", "gpu-0", f"{KIND}=", ""]
+)
+def test_a_name_that_no_spec_has_is_refused(tmp_path, write, name):
+    write("a.json", gpu_0={})
+    with pytest.raises(errors.Rejected) as refusal:
+        runtime.resolve(tmp_path, [name])
+    assert str(refusal.value) == (
+        f"CDI device {name!r}: unresolvable, 0 specs in {tmp_path} have it"
+    )
+
+
+def test_a_name_that_two_specs_have_is_refused_for_all_engines_do(tmp_path, write):
+    write("a.json", gpu_0={"env": ["A=1"]})
+    write("b.json", gpu_0={"env": ["A=2"]})
+    with pytest.raises(errors.Rejected, match="2 specs"):
+        resolve(tmp_path, "gpu-0")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"devices": {}}', "\u00e9\x00"])
+def test_a_broken_spec_is_no_obstacle_for_other_claims(tmp_path, write, text):
+    write("b.json", gpu_0={"env": ["A=1"]})
+    (tmp_path / "a.json").write_text(text)
+    assert resolve(tmp_path, "gpu-0").env == {"A": "1"}
+
+
+def test_what_is_still_being_written_is_not_read(tmp_path, write):
+    write(".a.json.new", gpu_0={})
+    with pytest.raises(errors.Rejected, match="unresolvable"):
+        resolve(tmp_path, "gpu-0")
+
+
+def test_no_names_give_nothing(tmp_path):
+    assert runtime.resolve(tmp_path, []) == runtime.View({}, (), (), ())
+
+
+# Containers that are not run
+
+
+def container(*names, **env):
+    return runtime.Container("uid", "main", (), env, tuple(f"{KIND}={name}" for name in names))
+
+
+def start(directory, asked):
+    return runtime.PretendedRuntime(directory).start(asked, lambda: None)
+
+
+@pytest.fixture
+def with_nvidia_smi(write):
+    smi = mount("/usr/bin/nvidia-smi", str(gpus.NVIDIA_SMI))
+    write(
+        "a.json",
+        common={"mounts": [smi]},
+        gpu_1={"env": ["SIMULATED_GPU_1=Tesla T4|GPU-1"]},
+        gpu_3={"env": ["SIMULATED_GPU_3=NVIDIA H100 80GB HBM3|GPU-3"]},
+    )
+
+
+def test_the_output_is_that_of_nvidia_smi_with_the_variables_of_the_devices(
+    tmp_path, with_nvidia_smi
+):
+    running = start(tmp_path, container("gpu-3", "gpu-1"))
+    assert running.view().output == (
+        "GPU 0: Tesla T4 (UUID: GPU-1)",
+        "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-3)",
+    )
+
+
+def test_a_variable_of_the_pod_does_not_override_that_of_a_device(tmp_path, with_nvidia_smi):
+    running = start(tmp_path, container("gpu-1", SIMULATED_GPU_1="No|GPU-no"))
+    assert running.view().output == ("GPU 0: Tesla T4 (UUID: GPU-1)",)
+    assert running.view().env == {"SIMULATED_GPU_1": "Tesla T4|GPU-1"}
+
+
+def test_variables_of_this_process_do_not_reach_the_container(
+    tmp_path, with_nvidia_smi, monkeypatch
+):
+    monkeypatch.setenv("SIMULATED_GPU_0", "Leaked|GPU-0")
+    assert start(tmp_path, container("gpu-1")).view().output == ("GPU 0: Tesla T4 (UUID: GPU-1)",)
+
+
+def test_without_nvidia_smi_there_is_no_output(tmp_path, write):
+    write("a.json", gpu_0={"env": ["A=1"]})
+    assert start(tmp_path, container("gpu-0")).view() == runtime.View({"A": "1"}, (), (), ())
+
+
+def test_a_pretended_container_never_ends(tmp_path):
+    ended = threading.Event()
+    running = runtime.PretendedRuntime(tmp_path).start(container(), ended.set)
+    assert running.status() is None
+    running.stop()
+    assert running.status() is None
+    assert not ended.is_set()
+
+
+def test_a_container_with_an_unknown_device_does_not_start(tmp_path):
+    with pytest.raises(errors.Rejected, match="unresolvable"):
+        start(tmp_path, container("gpu-0"))
+
+
+def test_a_container_whose_environment_is_impossible_does_not_start(tmp_path, with_nvidia_smi):
+    with pytest.raises(errors.Retryable, match="null byte"):
+        start(tmp_path, container("gpu-1", BAD="a\0b"))
