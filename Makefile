@@ -26,8 +26,9 @@ lint: $(STAMP) ## Check style, format and who imports whom
 types: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Measure the plugin against the embedded cluster
+bench: $(STAMP) ## Measure the plugin against the embedded cluster, and the allocator
 	@$(BIN)/python tests/bench/run.py
+	@$(BIN)/python tests/bench/allocator.py
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) .cache build *.egg-info

@@ -1,8 +1,10 @@
 """Short ways to write the objects that allocation works on; the names are those of the wire."""
 
+import dataclasses
 import itertools
+from typing import Any
 
-from dra_driver.logic import allocation, demand, pools, usage
+from dra_driver.logic import allocation, demand, emulation, pools, usage
 from dra_driver.model import claims, nodes, quantities, request_policies, slices
 
 DRIVER = "gpu.example.com"
@@ -91,8 +93,20 @@ def in_use(*ids):
     return usage.InUse.of([claims.Allocation(tuple(claims.Result("r", item) for item in ids))])
 
 
-def allocate(pending, *published, node=NODE, in_use=(), held=(), classes=(GPU_CLASS,), **options):
-    """The outcome for claims on a node that sees these slices.
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """An outcome of the allocator, with what was short if there is none."""
+
+    allocations: Any
+    score: int
+    shortfalls: Any
+
+
+def allocate(
+    pending, *published, node=NODE, in_use=(), held=(), classes=(GPU_CLASS,),
+    behaviour=emulation.FIXED, **options,
+):  # fmt: skip
+    """What is found for claims on a node that sees these slices.
 
     `in_use` are names of devices that others have; `held` are allocations of others.
     """
@@ -104,14 +118,15 @@ def allocate(pending, *published, node=NODE, in_use=(), held=(), classes=(GPU_CL
         if candidate.id.device in in_use
     ]
     plan = demand.plan(pending, {item.name: item for item in classes})
-    return allocation.allocate(
-        plan,
-        node=node,
-        inventory=inventory,
-        in_use=usage.InUse.of([claims.Allocation(tuple(whole)), *held]),
-        share_ids=share_ids(),
-        **options,
-    )
+    scene = {
+        "node": node,
+        "inventory": inventory,
+        "in_use": usage.InUse.of([claims.Allocation(tuple(whole)), *held]),
+        "behaviour": behaviour,
+    }
+    outcome = allocation.allocate(plan, share_ids=share_ids(), **scene, **options)
+    short = () if outcome.allocations is not None else allocation.diagnose(plan, **scene)
+    return Found(outcome.allocations, outcome.score, short)
 
 
 def devices_of(outcome):

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import socket
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -24,6 +25,8 @@ MAX_SOCKET_PATH = 107
 """Bytes: `sun_path` holds 108 with its terminating NUL."""
 CALL_LIMIT = 45.0
 """Seconds after which the kubelet gives a prepare or unprepare call up."""
+PROBE_SECONDS = 1.0
+"""How long a listener may take to accept a connection; the kernel does it at once."""
 WORKERS = 64
 """Calls that may run or wait at once: the kubelet does not serialise pods."""
 
@@ -73,6 +76,30 @@ def check_socket_path(path: pathlib.Path, *, setting: str) -> None:
             f"possible for a unix socket that is bound under a hidden name first. "
             f"Choose a shorter {setting}"
         )
+
+
+def clear_dead_sockets(directory: pathlib.Path, pattern: str) -> list[pathlib.Path]:
+    """Remove sockets that nobody listens on: instances that were killed leave theirs behind.
+
+    `pattern` is a glob for names in the directory. The sockets that were removed are returned.
+    """
+    dead = [path for path in sorted(directory.glob(pattern)) if _is_dead(path)]
+    for path in dead:
+        path.unlink(missing_ok=True)
+    return dead
+
+
+def _is_dead(path: pathlib.Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            # Busy, gone, or no socket at all: not ours to judge.
+            return False
+    return False
 
 
 class Server:

@@ -24,9 +24,7 @@ class Instances:
         self._name = f"{_PREFIX}{time.time_ns():020d}-{os.getpid()}"
         # An instance that sees the file unlocked takes it for a dead one's: it is locked first.
         hidden = directory / f".{self._name}"
-        self._descriptor = os.open(
-            hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-        )
+        self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         hidden.rename(directory / self._name)
 

@@ -72,11 +72,20 @@ class Records:
 
     def set_aside(self, uid: str) -> pathlib.Path:
         """Keep a damaged file for a person to look at, out of the way of a new one."""
+        aside = self.keep_aside(uid)
+        files.remove(self._path(uid))
+        return aside
+
+    def keep_aside(self, uid: str) -> pathlib.Path:
+        """As `set_aside`, but the damaged file stays until it is written anew, or removed."""
         path = self._path(uid)
         number = 0
         while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+            # A process that was killed here has kept it already.
+            if aside.samefile(path):
+                return aside
             number += 1
-        path.rename(aside)
+        aside.hardlink_to(path)
         files.sync_directory(self._directory)
         return aside
 

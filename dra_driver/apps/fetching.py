@@ -19,10 +19,11 @@ LAST_TRY = 0.5
 class ApiClaims:
     """Reads claims in whichever API version the server offers. Nothing limits the rate here."""
 
-    def __init__(self, client: kube.Client) -> None:
+    def __init__(self, client: kube.Client, stopping: threading.Event) -> None:
+        """Once `stopping` is set, nothing is tried again."""
         self._client = client
         self._resource: kube.Resource | None = None
-        self._never = threading.Event()
+        self._stopping = stopping
         self._log = telemetry.logger("claims")
 
     def fetch(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
@@ -36,10 +37,10 @@ class ApiClaims:
                 body = self._read(ref, deadline)
                 return None if body is None else claims.parse_outcome(body)
             except errors.Retryable as error:
-                if time.monotonic() + backoff > deadline:
+                if time.monotonic() + backoff > deadline or self._stopping.is_set():
                     raise
                 self._log.info("claim not read; trying again", reason=str(error))
-            self._never.wait(backoff)
+            self._stopping.wait(backoff)
             backoff = min(backoff * 2, LAST_BACKOFF)
 
     def everywhere(self) -> list[claims.ResourceClaim]:

@@ -9,6 +9,9 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters import sysfs
 from dra_driver.model import devices
 
+STOP_SECONDS = 10.0
+"""How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
+
 
 class Source(Protocol):
     """What can look for GPUs."""
@@ -26,11 +29,13 @@ class Snapshot:
     """What was seen at one look.
 
     `offered` are the GPUs that can be handed out, by device name; `lost` are GPUs that were seen
-    earlier and are not there now. `problem` says why nothing could be seen at all.
+    earlier and are not there now; `failures` tells of GPUs that do not answer. `problem` says why
+    nothing could be seen at all.
     """
 
     offered: Mapping[str, devices.Gpu] = dataclasses.field(default_factory=dict)
     lost: Mapping[str, devices.Gpu] = dataclasses.field(default_factory=dict)
+    failures: tuple[str, ...] = ()
     problem: str | None = None
 
 
@@ -64,7 +69,7 @@ class Inventory:
         """Stop looking."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
     def wait_first(self, seconds: float) -> bool:
         """Whether a first look is done within `seconds`."""
@@ -107,17 +112,21 @@ class Inventory:
             # A card in MIG mode cannot run work as a whole.
             if not gpu.mig_enabled
         }
-        for failure in discovery.failures:
-            self._log.warning("GPU does not answer", reason=str(failure))
         there = {devices.gpu_device_name(gpu.minor) for gpu in discovery.gpus}
         lost = {name: gpu for name, gpu in known.items() if name not in there}
-        return Snapshot(offered=offered, lost=lost)
+        return Snapshot(
+            offered=offered,
+            lost=lost,
+            failures=tuple(str(failure) for failure in discovery.failures),
+        )
 
     def _tell(self, before: Snapshot, after: Snapshot) -> None:
         if after.problem is not None:
             self._log.warning(
                 "no GPU can be seen; looking again", reason=after.problem, seconds=self._interval
             )
+        for failure in after.failures:
+            self._log.warning("GPU does not answer", reason=failure)
         for name in sorted(after.offered.keys() - before.offered.keys()):
             gpu = after.offered[name]
             self._log.info("GPU found", device=name, model=gpu.product_name, uuid=gpu.uuid)

@@ -66,6 +66,7 @@ class KubeletPlugin:
         dra_grpc.check_socket_path(config.service_socket, setting="--plugin-dir")
         dra_grpc.check_socket_path(config.registration_socket, setting="--registry-dir")
         _make_directories(config)
+        self._clear_dead_sockets()
         self._dra.start()
         self._registration.start()
         self._starter = threading.Thread(
@@ -77,6 +78,16 @@ class KubeletPlugin:
             service=str(config.service_socket),
             registration=str(config.registration_socket),
         )
+
+    def _clear_dead_sockets(self) -> None:
+        """Those of instances in earlier rolling updates that could not clean up."""
+        if self._config.rolling_update_uid:
+            for directory, pattern in (
+                (self._config.registry, f"{self._config.driver_name}-*-reg.sock"),
+                (self._config.plugin, "dra-*.sock"),
+            ):
+                for path in dra_grpc.clear_dead_sockets(directory, pattern):
+                    self._log.info("socket of a dead instance removed", path=str(path))
 
     def _start_agent(self, stop: threading.Event) -> None:
         try:
@@ -113,6 +124,7 @@ class KubeletPlugin:
     def _stop(self) -> None:
         self._log.info("stopping")
         self._registration.stop(0)
+        self._service.failed("the driver is stopping")
         self._dra.stop(GRACE_SECONDS)
         if self._starter is not None:
             self._starter.join(GRACE_SECONDS)

@@ -69,7 +69,7 @@ class NodeAgent:
             may_publish=self._instances.is_newest,
             on_error=metrics.publish_error,
         )
-        self._claims = fetching.ApiClaims(self._client)
+        self._claims = fetching.ApiClaims(self._client, self._stop)
         self._node = planning.Node(config.driver_name, pool=config.node_name)
         self._preparer = preparing.Preparer(
             self._node,
@@ -77,6 +77,7 @@ class NodeAgent:
             self._claims,
             self._gpus,
             hardware.injector,
+            stopping=self._stop,
             on_change=self._changed,
         )
 
@@ -91,6 +92,7 @@ class NodeAgent:
 
     def stop(self) -> None:
         """Stop everything. Slices, CDI specs and records stay."""
+        self._stop.set()
         self._publisher.stop()
         self._gpus.stop()
         self._instances.close()

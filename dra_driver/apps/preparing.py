@@ -68,13 +68,16 @@ class Preparer:
         gpus: inventory.Inventory,
         injector: Injector,
         *,
+        stopping: threading.Event,
         on_change: Callable[[], None],
     ) -> None:
+        """Once `stopping` is set, calls wait for nothing any more."""
         self._node = node
         self._store = store
         self._source = source
         self._gpus = gpus
         self._injector = injector
+        self._stopping = stopping
         self._on_change = on_change
         self._released = threading.Condition()
         self._log = telemetry.logger("preparer")
@@ -98,7 +101,7 @@ class Preparer:
                 try:
                     return self._attempt(ref, claim, deadline)
                 except errors.Retryable as error:
-                    if time.monotonic() + LOOK_AGAIN > deadline:
+                    if time.monotonic() + LOOK_AGAIN > deadline or self._stopping.is_set():
                         raise
                     self._log.info("prepare waits", reason=str(error))
                 with self._released:
@@ -184,10 +187,12 @@ class Preparer:
             boot_id=self._store.boot_id,
             devices=plan.entries,
         )
-        again = self._store.records.get(ref.uid) == record
+        before = self._store.records.get(ref.uid)
+        # Its containers may run: whatever fails now must not take their devices away.
+        in_use = before is not None and before.phase is prepared.Phase.COMPLETED
         try:
             injection = self._injector.injection(plan.gpus)
-            if not again:
+            if not in_use:
                 started = record.model_copy(update={"phase": prepared.Phase.STARTED})
                 self._store.records.write(started)
             # Also for a claim that is prepared already: after a reboot the directory is empty.
@@ -197,10 +202,10 @@ class Preparer:
                 mode=0o644,
                 durable=False,
             )
-            if not again:
+            if before != record:
                 self._store.records.write(record)
         except BaseException:
-            if not again:
+            if not in_use:
                 self._undo(ref.uid)
             raise
         self._on_change()

@@ -71,7 +71,7 @@ class Recovery:
         return None
 
     def _set_aside(self, uid: str, reason: str) -> None:
-        aside = None if reason == ABSENT else str(self._store.records.set_aside(uid))
+        aside = None if reason == ABSENT else str(self._store.records.keep_aside(uid))
         self._log.error(
             "record of a claim cannot be read; rebuilding it",
             claim_uid=uid,
@@ -83,6 +83,7 @@ class Recovery:
         entries = self._entries(uid, claim, self._spec_text(uid))
         if not entries:
             files.remove(self._spec_path(uid))
+            self._store.records.remove(uid)
             self._log.error(
                 "neither the API nor a CDI spec tells what was prepared; nothing is remembered of "
                 "the claim. If its pod still runs, delete it",

@@ -33,13 +33,12 @@ _BEST_RANK = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """Allocations in the order of the claims, or None and what was short.
+    """Allocations in the order of the claims, or None.
 
     `score` is how well `firstAvailable` lists were met; higher is better (kubernetes 1.35).
     """
 
     allocations: tuple[claims.Allocation, ...] | None
-    shortfalls: Shortfalls = ()
     score: int = 0
 
 
@@ -60,12 +59,10 @@ def allocate(
             device, All with an incomplete pool or a broken constraint, more than 32 devices for a
             claim, a search without end.
     """
-    seen = inventory.pools(node)
-    search = _Search(plan, node, seen, in_use, behaviour, max_steps)
+    search = _Search(plan, node, inventory.seen(node), in_use, behaviour, max_steps)
     search.prepare(inventory)
     if not search.run():
-        free = reservations.Reservations(seen, in_use, behaviour)
-        return Outcome(None, shortfalls.diagnose(plan, node=node, seen=seen, free=free))
+        return Outcome(None)
     chosen = search.chosen
     return Outcome(
         tuple(
@@ -79,6 +76,20 @@ def allocate(
             if "/" in want.name
         ),
     )
+
+
+def diagnose(
+    plan: demand.Plan,
+    *,
+    node: nodes.Node,
+    inventory: pools.Inventory,
+    in_use: usage.InUse,
+    behaviour: emulation.Emulation = emulation.FIXED,
+) -> Shortfalls:
+    """What was short on a node on which `allocate` found nothing."""
+    seen = inventory.pools(node)
+    free = reservations.Reservations(seen, in_use, behaviour)
+    return shortfalls.diagnose(plan, node=node, seen=seen, free=free)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,6 +106,9 @@ class _Place:
 _Choices = Iterator[_Place | None]
 """The places that a choice leads to; each is undone when the next is asked for. None: all done."""
 
+_UNKNOWN, _MEANT, _NOT_MEANT = 0, 1, 2
+"""Whether a request means a device, as far as selectors and the node go."""
+
 _Fit = capacities.Amounts | None
 """What a request takes of a device that it means; None if it does not mean it."""
 
@@ -106,35 +120,33 @@ class _Search:
         self,
         plan: demand.Plan,
         node: nodes.Node,
-        seen: Sequence[pools.Pool],
+        seen: pools.Seen,
         in_use: usage.InUse,
         behaviour: emulation.Emulation,
         max_steps: int,
     ) -> None:
         self._plan = plan
         self._node = node
-        self._pools = seen
-        self._candidates = [c for pool in seen if not pool.defect for c in pool.candidates]
-        self._reservations = reservations.Reservations(seen, in_use, behaviour)
+        self._seen = seen
+        self._reservations = reservations.Reservations(seen.pools, in_use, behaviour)
         self._constraints = [
             [constraints.Attribute(constraint, behaviour) for constraint in item.claim.constraints]
             for item in plan
         ]
-        self._fits: dict[demand.Want, dict[candidacy.Candidate, _Fit]] = {
-            want: {} for item in plan for want in item.wants
-        }
+        self._meant = {want: seen.answers(want.question) for item in plan for want in item.wants}
+        self._fits: dict[tuple[demand.Want, int], _Fit] = {}
         self.chosen: list[list[results.Chosen]] = [[] for _ in plan]
         self._counted: list[bool] = []
-        self._everything: dict[demand.Want, list[candidacy.Candidate]] = {}
+        self._everything: dict[demand.Want, list[int]] = {}
         self._least: list[list[int]] = []
         self._steps = self._max_steps = max_steps
 
     def prepare(self, inventory: pools.Inventory) -> None:
         """Look up all devices where All asks for them, and check the number of devices."""
-        for want in self._fits:
+        for want in self._meant:
             if want.spec.mode == claims.ALL:
                 unusable = inventory.unusable_elsewhere(self._node)
-                self._everything[want] = self._all_of(want, (*self._pools, *unusable))
+                self._everything[want] = self._all_of(want, (*self._seen.pools, *unusable))
         for item in self._plan:
             least = [min(map(self._count, alternatives)) for alternatives in item.requests]
             self._least.append([sum(least[number:]) for number in range(len(least) + 1)])
@@ -177,14 +189,19 @@ class _Search:
         return 0 < count <= demand.MAX_RESULTS - rest - len(self.chosen[place.claim])
 
     def _devices(self, place: _Place, want: demand.Want) -> _Choices:
-        everything = self._everything.get(want)
-        offered = self._candidates if everything is None else everything[: place.start + 1]
-        for index in range(place.start, len(offered)):
-            if self._take(place.claim, want, offered[index]):
-                yield dataclasses.replace(place, taken=place.taken + 1, start=index + 1)
+        everything, meant = self._everything.get(want), self._meant[want]
+        if everything is not None:
+            offered: Sequence[int] = everything[place.start : place.start + 1]
+        else:
+            offered = range(place.start, len(self._seen.candidates))
+        for index in offered:
+            if meant[index] != _NOT_MEANT and self._take(place.claim, want, index):
+                start = index + 1 if everything is None else place.start + 1
+                yield _Place(place.claim, place.request, want, place.taken + 1, start)
                 self._put_back(place.claim)
 
-    def _take(self, claim: int, want: demand.Want, candidate: candidacy.Candidate) -> bool:
+    def _take(self, claim: int, want: demand.Want, index: int) -> bool:
+        candidate = self._seen.candidates[index]
         self._steps -= 1
         if self._steps < 0:
             raise demand.Aborted(
@@ -195,7 +212,7 @@ class _Search:
             want.spec.admin_access and not candidate.shareable and self._has(claim, candidate)
         ):
             return False
-        fit = self._fit(want, candidate)
+        fit = self._fit(want, index)
         if fit is None or not self._reservations.has_room(want, candidate, fit):
             return False
         counted = self._reservations.count(want, candidate)
@@ -203,7 +220,7 @@ class _Search:
             return False
         if hurdles.unusable(want, candidate) or not self._constrain(claim, want, candidate):
             if counted:
-                self._reservations.uncount(candidate, of_share=candidate.shareable, refused=True)
+                self._reservations.uncount(candidate, refused=True)
             return False
         self._reservations.take(want, candidate, fit)
         self.chosen[claim].append(results.Chosen(want, candidate, fit))
@@ -232,27 +249,28 @@ class _Search:
                 constraint.put_back()
         self._reservations.put_back(chosen.want, chosen.candidate)
         if self._counted.pop():
-            self._reservations.uncount(
-                chosen.candidate, of_share=chosen.candidate.shareable, refused=False
-            )
+            self._reservations.uncount(chosen.candidate, refused=False)
 
     def _has(self, claim: int, candidate: candidacy.Candidate) -> bool:
         return any(candidate is item.candidate for item in self.chosen[claim])
 
-    def _fit(self, want: demand.Want, candidate: candidacy.Candidate) -> _Fit:
-        known = self._fits[want]
-        if candidate not in known:
-            known[candidate] = None
-            if hurdles.unselected(want, candidate, self._node) is None:
-                share = hurdles.share(want, candidate)
-                known[candidate] = None if isinstance(share, hurdles.Hurdle) else share
-        return known[candidate]
+    def _fit(self, want: demand.Want, index: int) -> _Fit:
+        candidate, meant = self._seen.candidates[index], self._meant[want]
+        if meant[index] == _UNKNOWN:
+            hurdle = hurdles.unselected(want, candidate, self._node)
+            meant[index] = _MEANT if hurdle is None else _NOT_MEANT
+        if meant[index] == _NOT_MEANT:
+            return None
+        if (want, index) not in self._fits:
+            share = hurdles.share(want, candidate)
+            self._fits[want, index] = None if isinstance(share, hurdles.Hurdle) else share
+        return self._fits[want, index]
 
     def _count(self, want: demand.Want) -> int:
         everything = self._everything.get(want)
         return len(everything) if everything is not None else want.spec.count or 0
 
-    def _all_of(self, want: demand.Want, seen: Sequence[pools.Pool]) -> list[candidacy.Candidate]:
+    def _all_of(self, want: demand.Want, seen: Sequence[pools.Pool]) -> list[int]:
         for pool in seen:
             if pool.defect:
                 raise demand.Aborted(
@@ -260,9 +278,9 @@ class _Search:
                     f"sees, but pool {pool} is {pool.defect}: wait until its driver is done"
                 )
         return [
-            candidate
-            for candidate in self._candidates
-            if (fit := self._fit(want, candidate)) is not None
+            index
+            for index, candidate in enumerate(self._seen.candidates)
+            if (fit := self._fit(want, index)) is not None
             and self._reservations.has_room(want, candidate, fit)
         ]
 

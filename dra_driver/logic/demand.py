@@ -31,6 +31,11 @@ class Want:
     rank: int = 0
     """Position among the alternatives."""
 
+    @property
+    def question(self) -> tuple[object, ...]:
+        """What it asks of a device by selectors: equal for requests that mean the same devices."""
+        return (*self.class_selectors, None, *self.selectors)
+
     def __str__(self) -> str:
         """As in messages."""
         return f'request "{self.name}" of claim {self.claim.ref.namespace}/{self.claim.ref.name}'

@@ -5,7 +5,7 @@ incubating/pools_incubating.go`.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.logic import candidacy, usage
@@ -14,6 +14,8 @@ from dra_driver.model import nodes, slices
 PoolKey = usage.PoolKey
 _Keys = frozenset[PoolKey]
 _NO_KEYS: _Keys = frozenset()
+_QUESTIONS = 256
+"""Kept for each node; a claim asks one for each of its requests."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,29 @@ class Pool:
     def key(self) -> PoolKey:
         """What tells it from other pools."""
         return self.driver, self.name
+
+
+class Seen:
+    """What one node sees: pools in the order in which the allocator takes them, and their devices.
+
+    `candidates` are those of pools that can be used.
+    """
+
+    def __init__(self, pools: tuple[Pool, ...]) -> None:
+        self.pools = pools
+        self.candidates = tuple(c for pool in pools if not pool.defect for c in pool.candidates)
+        self._answers: dict[Hashable, bytearray] = {}
+
+    def answers(self, question: Hashable) -> bytearray:
+        """Answers to one question about each candidate, kept for the next who asks.
+
+        They start as 0; what other numbers stand for is up to the caller.
+        """
+        if question not in self._answers:
+            if len(self._answers) >= _QUESTIONS:
+                self._answers = {}
+            self._answers[question] = bytearray(len(self.candidates))
+        return self._answers[question]
 
 
 class _Slice:
@@ -122,7 +147,7 @@ class Inventory:
     def __init__(
         self,
         index: _Index,
-        gathered: dict[str, tuple[nodes.Node, tuple[Pool, ...]]],
+        gathered: dict[str, tuple[nodes.Node, Seen]],
         elsewhere: dict[PoolKey, Pool | None],
     ) -> None:
         """Use `of` or `update`."""
@@ -153,18 +178,21 @@ class Inventory:
         )
 
     def pools(self, node: nodes.Node) -> tuple[Pool, ...]:
-        """The pools with devices for the node, in the order in which the allocator takes them.
+        """The pools with devices for the node, in the order in which the allocator takes them."""
+        return self.seen(node).pools
 
-        A pool that has nothing for the node but counters of other nodes is not among them.
+    def seen(self, node: nodes.Node) -> Seen:
+        """What the node sees.
+
+        A pool that has nothing for the node but counters of other nodes is not part of it.
         """
         known = self._gathered.get(node.name)
         if known is None or known[0] != node:
             gathered = [
                 _gather(self._index.pools[key], node) for key in sorted(self._index.of_node(node))
             ]
-            seen = [pool for pool in gathered if pool is not None]
-            seen.sort(key=_has_binding_conditions)
-            known = (node, tuple(seen))
+            found = [pool for pool in gathered if pool is not None]
+            known = (node, Seen(tuple(sorted(found, key=_has_binding_conditions))))
             self._gathered[node.name] = known
         return known[1]
 

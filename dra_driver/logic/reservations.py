@@ -83,9 +83,9 @@ class Reservations:
             return False
         return True if self._counters.take(candidate) else None
 
-    def uncount(self, candidate: candidacy.Candidate, *, of_share: bool, refused: bool) -> None:
+    def uncount(self, candidate: candidacy.Candidate, *, refused: bool) -> None:
         """Give the counters back, because the device was refused or is put back."""
-        if self._behaviour.reservations_leak and (refused or of_share):
+        if self._behaviour.reservations_leak and (refused or candidate.shareable):
             return
         self._counters.put_back(candidate)
 

@@ -70,6 +70,7 @@ def _search(
     has_preferences = any(len(choices) > 1 for item in plan for choices in item.requests)
     verdicts: dict[str, unschedulable.Verdict] = {}
     blocking: set[claims.ClaimUid] = set()
+    short: list[nodes.Node] = []
     best: tuple[int, Placement] | None = None
     for node in view.nodes:
         if (reason := placing.obstacle(pod, node)) is not None:
@@ -88,7 +89,7 @@ def _search(
             behaviour=view.behaviour,
         )
         if outcome.allocations is None:
-            verdicts[node.name] = outcome.shortfalls
+            short.append(node)
             continue
         if best is None or outcome.score > best[0]:
             best = outcome.score, Placement(node.name, outcome.allocations)
@@ -96,7 +97,19 @@ def _search(
             break
     if best is not None:
         return best[1]
+    verdicts |= {node.name: _shortfalls(plan, node, view) for node in short}
     return Refusal(unschedulable.message(verdicts), frozenset(blocking))
+
+
+def _shortfalls(plan: demand.Plan, node: nodes.Node, view: View) -> allocation.Shortfalls:
+    """Worked out only once no node is left: most pods fit on some node."""
+    return allocation.diagnose(
+        plan,
+        node=node,
+        inventory=view.inventory,
+        in_use=view.in_use,
+        behaviour=view.behaviour,
+    )
 
 
 def _is_usable(claim: claims.ResourceClaim, node: nodes.Node) -> bool:

@@ -4,6 +4,9 @@ Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
 
 import dataclasses
+import functools
+import json
+import sys
 from collections.abc import Mapping
 from typing import Any, NewType
 
@@ -88,22 +91,26 @@ def parse(body: Json) -> ResourceSlice:
 
 
 def parse_device(body: Json) -> Device:
-    """One entry of `spec.devices`."""
+    """One entry of `spec.devices`.
+
+    Devices that are alike share what they have in common: a cluster has many.
+    """
     known = {"name", "attributes", "capacity"}
+    extra = {key: value for key, value in body.items() if key not in known}
+    if extra.get("consumesCounters"):
+        extra["consumesCounters"] = _one_of_equals(json.dumps(extra["consumesCounters"]))
+    listed = (body.get("capacity") or {}).items()
     return Device(
         name=body["name"],
         attributes={
-            key: _parse_value(body["name"], key, value)
+            sys.intern(key): _parse_value(body["name"], key, value)
             for key, value in (body.get("attributes") or {}).items()
         },
-        capacity={
-            key: quantities.parse(str(value["value"]))
-            for key, value in (body.get("capacity") or {}).items()
-        },
-        extra={key: value for key, value in body.items() if key not in known},
+        capacity=_capacity(tuple((key, str(value["value"])) for key, value in listed)),
+        extra=extra,
         policies={
             key: request_policies.parse(value["requestPolicy"])
-            for key, value in (body.get("capacity") or {}).items()
+            for key, value in listed
             if value.get("requestPolicy")
         },
     )
@@ -142,6 +149,21 @@ def _format_capacity(device: Device, key: str) -> Json:
     return body
 
 
+@functools.lru_cache(maxsize=4096)
+def _one_of_equals(text: str) -> Any:
+    return json.loads(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _capacity(listed: tuple[tuple[str, str], ...]) -> Mapping[str, quantities.Quantity]:
+    return {key: quantities.parse(value) for key, value in listed}
+
+
+@functools.lru_cache(maxsize=4096)
+def _version(text: str) -> Version:
+    return Version(text)
+
+
 def _parse_value(device: str, key: str, body: Json) -> AttributeValue:
     match list(body.items()):
         case [("bool", bool(value))]:
@@ -149,9 +171,9 @@ def _parse_value(device: str, key: str, body: Json) -> AttributeValue:
         case [("int", int(value))] if not isinstance(value, bool):
             return value
         case [("string", str(value))]:
-            return value
+            return sys.intern(value)
         case [("version", str(value))]:
-            return Version(value)
+            return _version(value)
     raise errors.Rejected(
         f"device {device!r}, attribute {key!r}: {body!r} is not supported; "
         "allowed is exactly one of int, bool, string, version"

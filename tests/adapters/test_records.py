@@ -170,6 +170,16 @@ def test_a_damaged_file_is_set_aside_and_never_overwrites_an_earlier_one(directo
     ]
 
 
+def test_a_damaged_file_that_is_kept_stays_in_place_and_is_kept_once(directory, store):
+    (directory / f"{UID}.json").write_text("damage")
+    aside = store.keep_aside(UID)
+    assert store.keep_aside(UID) == aside
+    assert names(directory) == [f"{UID}.json", f"{UID}.json.damaged-0"]
+    store.write(record())
+    assert aside.read_text() == "damage"
+    assert store.get(UID) == record()
+
+
 def test_what_killed_processes_left_is_told_and_is_no_record(directory, store):
     store.write(record("one"))
     for uid in ("two", "one"):

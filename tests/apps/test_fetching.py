@@ -1,9 +1,15 @@
 """Reading a claim from an API server that stumbles."""
 
+import threading
+import time
+
 import api_cluster
 import plugin_process
 import pytest
 
+from dra_driver.adapters import kube
+from dra_driver.apps import fetching
+from dra_driver.model import claims
 from dra_driver.sim.api import options
 
 UNAVAILABLE = options.Fault(status=503, reason="ServiceUnavailable")
@@ -81,3 +87,19 @@ def test_a_call_that_comes_before_the_api_server_waits_for_it(own_cluster, own_p
         plugin.wait_log("claim not read; trying again", claim_uid=ref.uid)
     calling.join(api_cluster.DEADLINE)
     assert answer == [[plugin_process.device(ref, "gpu-0")]]
+
+
+class AwayForEver:
+    """A client whose API server never answers."""
+
+    def get_path(self, path, **_options):
+        raise kube.Unavailable(f"GET {path}", 0, "no answer", "it is away")
+
+
+def test_once_the_driver_stops_nothing_is_tried_again():
+    stopping = threading.Event()
+    stopping.set()
+    source = fetching.ApiClaims(AwayForEver(), stopping)
+    ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
+    with pytest.raises(kube.Unavailable, match="it is away"):
+        source.fetch(ref, time.monotonic() + 3600)

@@ -1,6 +1,7 @@
 """Two instances on one node, as while the DaemonSet is updated with surge."""
 
 import functools
+import socket
 
 import api_cluster
 import plugin_process
@@ -56,6 +57,29 @@ def test_both_are_there_each_with_sockets_of_its_own(old, new, machine):
             info = registration.get_info()
         assert info.name == "gpu.nvidia.com"
         assert info.endpoint == str(machine.plugin / f"dra-{uid}.sock")
+
+
+def test_sockets_of_instances_that_were_killed_are_cleared_away(own_plugin, own_machine):
+    own_machine.plugin.mkdir(parents=True)
+    dead = [
+        own_machine.registry / f"gpu.nvidia.com-{OLD}-reg.sock",
+        own_machine.plugin / f"dra-{OLD}.sock",
+    ]
+    others = [own_machine.registry / f"other.example.com-{OLD}-reg.sock"]
+    for path in (*dead, *others):
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    new = own_plugin(rolling_update_uid=NEW).start()
+    assert [path.exists() for path in dead] == [False, False]
+    assert [path.exists() for path in others] == [True]
+    with new.registration() as registration:
+        registration.get_info()
+
+
+def test_the_sockets_of_a_live_instance_stay(own_old, own_new):
+    with own_old.registration() as registration:
+        registration.get_info()
+    assert own_old.service_socket.exists()
 
 
 def test_the_newest_publishes(old, new, cluster):
