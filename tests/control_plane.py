@@ -31,8 +31,8 @@ class ControlPlane:
         self.client = self.clients[0]
         self._parts: list[Any] = []
 
-    def start_scheduler(self) -> Self:
-        self._start(scheduler.Scheduler(self.clients[1]))
+    def start_scheduler(self, **options: Any) -> Self:
+        self._start(scheduler.Scheduler(self.clients[1], **options))
         return self
 
     def start_controller(self) -> Self:

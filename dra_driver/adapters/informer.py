@@ -113,13 +113,15 @@ class Informer:
         with self._lock:
             before, self._objects = self._objects, current
             self._see(version)
+        # One that was made again under its name, unseen, is another object: the old one is gone.
+        for key, item in sorted(before.items()):
+            if key not in current or _uid(current[key]) != _uid(item):
+                self._on_change("DELETED", item)
         for key, item in sorted(current.items()):
-            if key not in before:
+            if key not in before or _uid(before[key]) != _uid(item):
                 self._on_change("ADDED", item)
             elif _version(before[key]) != _version(item):
                 self._on_change("MODIFIED", item)
-        for key in sorted(before.keys() - current.keys()):
-            self._on_change("DELETED", before[key])
         return version
 
     def _follow(self, version: str) -> None:
@@ -164,6 +166,10 @@ def _odd(error: Exception) -> errors.Retryable:
 def _key(item: Json) -> Key:
     metadata = item["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def _uid(item: Json) -> str:
+    return str(item["metadata"].get("uid"))
 
 
 def _version(item: Json) -> str:

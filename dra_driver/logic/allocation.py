@@ -195,6 +195,8 @@ class _Search:
         else:
             offered = range(place.start, len(self._seen.candidates))
         for index in offered:
+            if everything is None and _are_too_few(meant, index, want, place):
+                return
             if meant[index] != _NOT_MEANT and self._take(place.claim, want, index):
                 start = index + 1 if everything is None else place.start + 1
                 yield _Place(place.claim, place.request, want, place.taken + 1, start)
@@ -283,6 +285,15 @@ class _Search:
             if (fit := self._fit(want, index)) is not None
             and self._reservations.has_room(want, candidate, fit)
         ]
+
+
+def _are_too_few(meant: bytearray, start: int, want: demand.Want, place: _Place) -> bool:
+    """Whether from `start` on there are fewer devices than are still to be taken.
+
+    Only once all are known: one that is not may be the one whose selector fails with an error.
+    """
+    left = len(meant) - start - meant.count(_NOT_MEANT, start)
+    return left < (want.spec.count or 0) - place.taken and meant.find(_UNKNOWN, start) < 0
 
 
 def _check_size(item: demand.ClaimPlan, least: int) -> None:

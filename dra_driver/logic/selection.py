@@ -1,43 +1,57 @@
-"""Device selectors: compile a CEL expression, match devices with it.
+"""Device selectors: compile a CEL expression, match devices with it, say why one does not match.
 
 The one seam to CEL: callers see expressions, devices and `SelectorError`, never an engine.
 """
 
 import functools
+import re
 
 from dra_driver import errors
-from dra_driver.logic.cel import checking, device, engine, memo
+from dra_driver.logic.cel import device, engine, explaining, frames, memo, syntax
 from dra_driver.model import slices
 
 MAX_LENGTH = 10 * 1024
 """Bytes of an expression; Kubernetes 1.36 `resource/v1.CELSelectorExpressionMaxLength`."""
 
 _SHOWN = 160
+_NO_SUCH_KEY = re.compile(r"no such key: (.+)", re.DOTALL)
+
+Conjunct = explaining.Conjunct
 
 
 class SelectorError(errors.Rejected):
-    """An expression that cannot be used; `expression` is its text, `problem` what is wrong."""
+    """An expression that cannot be used.
 
-    def __init__(self, expression: str, problem: str) -> None:
+    `expression` is its text, `problem` what is wrong; `line` and `column` count from 1, None where
+    there is no one place.
+    """
+
+    def __init__(self, expression: str, problem: str, position: int | None = None) -> None:
+        """With the offset of the place in the expression, if there is one."""
         super().__init__(f"CEL expression {shorten(expression)!r}: {problem}")
         self.expression = expression
         self.problem = problem
+        self.line, self.column = _place(expression, position)
 
 
 class CompileError(SelectorError):
-    """The expression is wrong as it stands; `line` and `column` count from 1, if known."""
+    """The expression is wrong as it stands; the problem names the place."""
 
-    def __init__(
-        self, expression: str, problem: str, line: int | None = None, column: int | None = None
-    ) -> None:
+    def __init__(self, expression: str, problem: str, position: int | None = None) -> None:
+        """With the offset of the place in the expression, if there is one."""
+        line, column = _place(expression, position)
         where = f"line {line}, column {column}: " if line else ""
-        super().__init__(expression, where + problem)
-        self.line = line
-        self.column = column
+        super().__init__(expression, where + problem, position)
 
 
 class EvaluationError(SelectorError):
     """The expression met a device that it has no answer for."""
+
+    @property
+    def guarded(self) -> str | None:
+        """The expression to write instead, if an attribute or a capacity is missing."""
+        missing = _NO_SUCH_KEY.fullmatch(self.problem)
+        return guarded(self.expression, missing[1]) if missing else None
 
 
 class Selector:
@@ -46,7 +60,7 @@ class Selector:
     def __init__(self, expression: str, program: engine.Program) -> None:
         self.expression = expression
         self._program = program
-        self._memo: memo.Memo[bool | str] = memo.Memo()
+        self._memo: memo.Memo[engine.Outcome] = memo.Memo()
 
     @property
     def evaluations(self) -> int:
@@ -62,11 +76,16 @@ class Selector:
         facts = device.Facts(candidate, driver)
         known = self._memo.find(facts)
         outcome = known[0] if known else self._evaluate(facts)
-        if isinstance(outcome, str):
-            raise EvaluationError(self.expression, outcome)
+        if isinstance(outcome, frames.Failure):
+            raise EvaluationError(self.expression, outcome.text, outcome.position)
         return outcome
 
-    def _evaluate(self, facts: device.Facts) -> bool | str:
+    def explain(self, candidate: slices.Device, driver: str) -> tuple[Conjunct, ...]:
+        """What each operand of the outermost `&&` gives for a device, and what it read."""
+        facts = device.Facts(candidate, driver)
+        return explaining.explain(self.expression, self._program.tree, facts)
+
+    def _evaluate(self, facts: device.Facts) -> engine.Outcome:
         outcome, answers = self._program.evaluate(facts)
         self._memo.learn(answers, outcome)
         return outcome
@@ -77,16 +96,14 @@ def compile(expression: str) -> Selector:  # noqa: A001 - reads as `selection.co
     """The selector for an expression.
 
     Raises:
-        CompileError: too long, a syntax error, an unknown name, something that the engine lacks.
+        CompileError: too long, a syntax error, an unknown name, an operand of the wrong type.
     """
     if len(expression.encode()) > MAX_LENGTH:
         raise CompileError(expression, f"longer than the {MAX_LENGTH} bytes that are allowed")
     try:
         program = engine.Program(expression)
-    except checking.Problem as problem:
-        raise CompileError(
-            expression, problem.text, line=problem.line, column=problem.column
-        ) from problem
+    except syntax.Problem as problem:
+        raise CompileError(expression, problem.text, problem.position) from problem
     return Selector(expression, program)
 
 
@@ -99,7 +116,23 @@ def check(expression: str) -> str | None:
     return None
 
 
+def guarded(expression: str, missing: str) -> str | None:
+    """The expression that asks for an attribute or a capacity before it reads it.
+
+    `missing` is the name in the error `no such key: NAME`. None if the expression, which must
+    compile, does not read that name by a domain that is written out.
+    """
+    return explaining.guarded(expression, missing)
+
+
 def shorten(expression: str) -> str:
     """The expression for a message: on one line, the end cut off if it is long."""
     text = " ".join(expression.split())
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _place(expression: str, position: int | None) -> tuple[int | None, int | None]:
+    if position is None:
+        return None, None
+    before = expression[:position]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")

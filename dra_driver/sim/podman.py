@@ -6,6 +6,7 @@ command and args are run, or `DEFAULT_COMMAND` where it has none, and killed wit
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import pathlib
 import shutil
@@ -50,7 +51,7 @@ class PodmanRuntime:
             )
         self._cdi_dir = cdi_dir
         self._directory = directory
-        self._made_cdi_dir = False
+        self._mount_point = _MountPoint()
 
     def start(self, container: runtime.Container, on_end: Callable[[], None]) -> runtime.Running:
         """See `runtime.Runtime`."""
@@ -58,7 +59,7 @@ class PodmanRuntime:
         name = f"dra-{container.pod_uid}-{container.name}"
         root = self._directory / name
         try:
-            self._make_cdi_dir()
+            self._mount_point.hold()
             _make_root(root)
             return _Running(name, self._command(container, name, root), root, seen, on_end)
         except (OSError, subprocess.SubprocessError) as error:
@@ -67,14 +68,7 @@ class PodmanRuntime:
 
     def close(self) -> None:
         """See `runtime.Runtime`."""
-        if self._made_cdi_dir:
-            with contextlib.suppress(OSError):  # Others may use it by now.
-                CDI_DIR.rmdir()
-
-    def _make_cdi_dir(self) -> None:
-        if not CDI_DIR.is_dir():
-            CDI_DIR.mkdir(parents=True, exist_ok=True)
-            self._made_cdi_dir = True
+        self._mount_point.release()
 
     def _command(self, container: runtime.Container, name: str, root: pathlib.Path) -> list[str]:
         return [
@@ -84,6 +78,55 @@ class PodmanRuntime:
             *(part for key, value in container.env.items() for part in ("--env", f"{key}={value}")),
             *("--rootfs", str(root), *(container.command or DEFAULT_COMMAND)),
         ]
+
+
+class _MountPoint:
+    """`CDI_DIR`, made if it is absent, and then removed unless another process uses it.
+
+    Removing it would unmount what is mounted on it in other mount namespaces. So whoever uses it
+    holds a shared lock on it, and its maker removes it only with the exclusive one: empty, it stays
+    where another process outlives its maker.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+        self._made = False
+
+    def hold(self) -> None:
+        """See to it that it is there, and stays."""
+        with self._lock:
+            while self._descriptor is None:
+                if not CDI_DIR.is_dir():
+                    CDI_DIR.mkdir(parents=True, exist_ok=True)
+                    self._made = True
+                self._descriptor = _locked(CDI_DIR)
+
+    def release(self) -> None:
+        """It may go."""
+        if self._descriptor is None:
+            return
+        if self._made:
+            # BlockingIOError: in use. Other errors: something is in it, or it is gone.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                CDI_DIR.rmdir()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
+def _locked(directory: pathlib.Path) -> int | None:
+    """A descriptor with a shared lock on what is there; None where it was removed meanwhile."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(descriptor), directory.stat()):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 class _Running:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
-from dra_driver.logic import emulation, placing, scheduling
+from dra_driver.logic import binding, emulation, placing, scheduling
 from dra_driver.model import claims
 from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker
 
@@ -136,10 +136,25 @@ class Scheduler:
             self._unblock(pod, bodies, found)
             raise _Unschedulable(found.message)
         allocations = iter(found.allocations)
+        reserved = []
         for item, claim in zip(bodies, parsed, strict=True):
             new = next(allocations) if claim.allocation is None else None
-            self._written(claim_status.reserve(self._client, item, new, body))
+            reserved.append(claim_status.reserve(self._client, item, new, body))
+            self._written(reserved[-1])
+        self._check_ready(pod, reserved)
         self._bind(pod, body, found.node)
+
+    def _check_ready(self, pod: placing.Pod, reserved: Sequence[Json]) -> None:
+        """Wait, for the next change of a claim, until all devices are ready to be used.
+
+        Source: PreBind of kube-scheduler's dynamicresources plugin, which gives up after 10 min.
+        """
+        for claim in reserved:
+            if failures := binding.failed(claim):
+                self._release_own(pod, claim)
+                raise _Unschedulable(f"device failed to become ready: {', '.join(failures)}")
+        if waiting := [text for claim in reserved for text in binding.pending(claim)]:
+            raise _Unschedulable(f"waiting for {', '.join(waiting)}")
 
     def _claim(self, pod: placing.Pod, item: placing.PodClaim) -> Json:
         """The claim as it is, if the pod may use it."""
@@ -181,10 +196,15 @@ class Scheduler:
         Source: PostFilter of kube-scheduler's dynamicresources plugin.
         """
         for body in bodies:
-            users = {user["uid"] for user in (body.get("status") or {}).get("reservedFor") or ()}
-            if body["metadata"]["uid"] in refusal.blocking and users <= {pod.uid}:
-                self._written(claim_status.release(self._client, body, keep=()))
-                self._move()
+            if body["metadata"]["uid"] in refusal.blocking:
+                self._release_own(pod, body)
+
+    def _release_own(self, pod: placing.Pod, claim: Json) -> None:
+        """Give the devices of a claim back, unless another pod uses it."""
+        users = {user["uid"] for user in (claim.get("status") or {}).get("reservedFor") or ()}
+        if users <= {pod.uid}:
+            self._written(claim_status.release(self._client, claim, keep=()))
+            self._move()
 
     def _bind(self, pod: placing.Pod, body: Json, node: str) -> None:
         binding = {

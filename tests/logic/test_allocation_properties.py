@@ -1,14 +1,15 @@
 """allocate against a brute-force search over small inputs: same answer, same first solution."""
 
+import collections
 import itertools
 from fractions import Fraction
 
-from dra_objects import NODE, alternative, claim, distinct, in_use, match, share_ids, slice_of
+from dra_objects import NODE, alternative, claim, distinct, match, share_ids, slice_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra_driver.logic import allocation, demand, pools, usage
-from dra_driver.model import claims, slices
+from dra_driver.logic import allocation, demand, emulation, pools, usage
+from dra_driver.model import claims, quantities, request_policies, slices
 
 DRIVER = "gpu.example.com"
 A = f'device.attributes["{DRIVER}"]'
@@ -18,6 +19,15 @@ SELECTORS = {
     f'"numa" in {A} && {A}.numa == 0': lambda device: device.attributes.get("numa") == 0,
     "false": lambda _: False,
 }
+
+
+POLICIES = [
+    {},
+    {"default": "1"},
+    {"default": "1", "validRange": {"min": "1", "step": "2"}},
+    {"default": "2", "validValues": ["2", "4"]},
+]
+"""Of a capacity of 4."""
 
 
 @st.composite
@@ -31,7 +41,12 @@ def devices(draw, name):
     if draw(st.booleans()):
         amount = str(draw(st.integers(1, 3)))
         extra["consumesCounters"] = [{"counterSet": "s", "counters": {"c": {"value": amount}}}]
-    return slices.Device(name, attributes, {}, extra)
+    policies = {}
+    if draw(st.booleans()):
+        extra["allowMultipleAllocations"] = True
+        policy = draw(st.sampled_from(POLICIES))
+        policies = {"m": request_policies.parse(policy)} if policy else {}
+    return slices.Device(name, attributes, {"m": quantities.parse("4")}, extra, policies)
 
 
 @st.composite
@@ -42,7 +57,8 @@ def requests(draw, name):
             draw(st.sampled_from(sorted(SELECTORS))),
             count=draw(st.integers(1, 2)),
             admin_access=draw(st.integers(0, 5)) == 0,
-            extra={"tolerations": [{"operator": "Exists"}]} if draw(st.booleans()) else {},
+            extra=draw(st.sampled_from([{}, {"tolerations": [{"operator": "Exists"}]}]))
+            | draw(st.sampled_from([{}, *({"capacity": {"requests": {"m": n}}} for n in "1235")])),
         )
         for index in range(draw(st.integers(1, 2)))
     ]
@@ -67,9 +83,12 @@ def scenes(draw):
     counters = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "4"}}}]}
     published = slice_of(*offered, extra=counters)
     pending = [draw(whole_claims(f"c{n}")) for n in range(draw(st.integers(1, 2)))]
-    in_use = draw(st.sets(st.sampled_from([d.name for d in offered]), max_size=2) if offered
-                  else st.just(set()))  # fmt: skip
-    return published, pending, in_use
+    if not offered:
+        return published, pending, set(), []
+    names = st.sampled_from([d.name for d in offered])
+    whole = draw(st.sets(names, max_size=2))
+    shares = st.tuples(names, st.integers(1, 3)).filter(lambda share: share[0] not in whole)
+    return published, pending, whole, draw(st.lists(shares, max_size=2))
 
 
 def consumption(device):
@@ -78,7 +97,20 @@ def consumption(device):
     )
 
 
+def share_of(spec, device):
+    """What a request takes of the capacity, worked out again for each policy."""
+    wanted = spec.extra.get("capacity", {}).get("requests", {}).get("m")
+    policy = device.policies.get("m")
+    if policy is None or wanted is None:
+        return int(wanted or (4 if policy is None else policy.default.value))
+    if policy.values:
+        return {"1": 2, "2": 2, "3": 4}.get(wanted, int(wanted))
+    return {"2": 3}.get(wanted, int(wanted)) if policy.within else int(wanted)
+
+
 def serves(spec, device):
+    if share_of(spec, device) > 4:
+        return False
     tolerated = "taints" not in device.extra or "tolerations" in spec.extra
     return tolerated and all(SELECTORS[text](device) for text in spec.selectors)
 
@@ -103,27 +135,41 @@ def constraint_holds(constraint, chosen):
     return len(set(values)) == len(values) if constraint.distinct else len(set(values)) <= 1
 
 
-def is_valid(pending, per_claim, published, in_use):
-    taken, left = set(in_use), Fraction(4)
-    left -= sum(consumption(device) for device in published.devices if device.name in in_use)
+def is_valid(pending, per_claim, published, whole, shares):
+    taken, shared = set(whole), dict.fromkeys((name for name, _ in shares), 0)
+    for name, amount in shares:
+        shared[name] += amount
+    used = [device for device in published.devices if device.name in taken | set(shared)]
+    left = Fraction(4) - sum(map(consumption, used))
     for item, chosen in zip(pending, per_claim, strict=True):
         within = set()
         for _, spec, device in chosen:
-            if device.name in (within if spec.admin_access else taken):
+            can_share = device.extra.get("allowMultipleAllocations")
+            if device.name in within and spec.admin_access and not can_share:
                 return False
             within.add(device.name)
-            if not spec.admin_access:
-                taken.add(device.name)
-                left -= consumption(device)
-                # What in-use devices have overdrawn does not matter to one that consumes nothing.
-                if consumption(device) and left < 0:
+            if spec.admin_access:
+                continue
+            if device.name in taken or (not can_share and device.name in shared):
+                return False
+            if can_share:
+                first = device.name not in shared
+                shared[device.name] = shared.get(device.name, 0) + share_of(spec, device)
+                if shared[device.name] > 4:
                     return False
+            else:
+                first = True
+                taken.add(device.name)
+            left -= consumption(device) if first else 0
+            # What in-use devices have overdrawn does not matter to one that consumes nothing.
+            if first and consumption(device) and left < 0:
+                return False
         if not all(constraint_holds(constraint, chosen) for constraint in item.constraints):
             return False
     return True
 
 
-def brute_force(published, pending, in_use):
+def brute_force(published, pending, whole, shares):
     ways = [
         [list(options_of(request, published.devices)) for request in item.requests]
         for item in pending
@@ -133,18 +179,30 @@ def brute_force(published, pending, in_use):
         for item in pending:
             here, rest = rest[: len(item.requests)], rest[len(item.requests) :]
             per_claim.append(list(itertools.chain.from_iterable(here)))
-        if is_valid(pending, per_claim, published, in_use):
+        if is_valid(pending, per_claim, published, whole, shares):
             return [[(name, device.name) for name, _, device in chosen] for chosen in per_claim]
     return None
 
 
-@settings(max_examples=400, deadline=None)
+def result_of(name, share=None):
+    """What another claim has: a device or, with an amount, a share of it."""
+    device = slices.DeviceId(DRIVER, "node-a", name)
+    if share is None:
+        return claims.Allocation((claims.Result("r", device),))
+    consumed = {"m": quantities.parse(str(share))}
+    result = claims.Result("r", device, share_id="other", consumed_capacity=consumed)
+    return claims.Allocation((result,))
+
+
+@settings(max_examples=600, deadline=None)
 @given(scenes())
 def test_the_first_solution_is_found_whenever_there_is_one(scene):
-    published, pending, taken = scene
+    published, pending, whole, shares = scene
     inventory = pools.Inventory.of([published])
     plan = demand.plan(pending, {"gpu": claims.DeviceClass("gpu")})
-    others = in_use(*(slices.DeviceId(DRIVER, "node-a", name) for name in sorted(taken)))
+    others = usage.InUse.of([result_of(name) for name in sorted(whole)]).changed(
+        added=[result_of(name, amount) for name, amount in shares]
+    )
     outcome = allocation.allocate(
         plan, node=NODE, inventory=inventory, in_use=others, share_ids=share_ids()
     )
@@ -152,7 +210,7 @@ def test_the_first_solution_is_found_whenever_there_is_one(scene):
         [(result.request, result.device.device) for result in item.results]
         for item in outcome.allocations
     ]
-    assert found == brute_force(published, pending, taken)
+    assert found == brute_force(published, pending, whole, shares)
     if found is None:
         assert allocation.diagnose(plan, node=NODE, inventory=inventory, in_use=others)
 
@@ -177,3 +235,48 @@ def test_claims_one_after_another_never_share_a_device(counts, devices_published
         used = used.changed(added=outcome.allocations or ())
         order += [r.device.device for item in outcome.allocations or () for r in item.results]
     assert order == [f"gpu-{n}" for n in range(len(order))]
+
+
+@st.composite
+def histories(draw):
+    """Devices, and what happens: a claim comes, or with None the oldest one goes."""
+    offered = [draw(devices(f"d{n}")) for n in range(draw(st.integers(1, 5)))]
+    events = [draw(st.one_of(st.none(), requests(f"r{n}"), requests(f"r{n}"))) for n in range(12)]
+    behaviour = draw(st.sampled_from([emulation.FIXED, emulation.of_release("1.36.2")]))
+    return offered, events, behaviour
+
+
+@settings(max_examples=300, deadline=None)
+@given(histories())
+def test_nothing_is_ever_given_out_twice(history):
+    offered, events, behaviour = history
+    counters = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "4"}}}]}
+    inventory = pools.Inventory.of([slice_of(*offered, extra=counters)])
+    by_name, ids = {device.name: device for device in offered}, share_ids()
+    used, living = usage.InUse(), []
+    for request in events:
+        if request is None:
+            gone = [living.pop(0)] if living else []
+            used = used.changed(removed=gone)
+            continue
+        plan = demand.plan([claim(request)], {"gpu": claims.DeviceClass("gpu")})
+        outcome = allocation.allocate(
+            plan, node=NODE, inventory=inventory, in_use=used, share_ids=ids, behaviour=behaviour
+        )
+        living += outcome.allocations or ()
+        used = used.changed(added=outcome.allocations or ())
+        check_books([r for item in living for r in item.results if not r.admin_access], by_name)
+
+
+def check_books(results, by_name):
+    """No device is had twice, no capacity and no counter is overdrawn."""
+    names = [result.device.device for result in results]
+    for name, times in collections.Counter(names).items():
+        shares = [r for r in results if r.device.device == name]
+        if not by_name[name].extra.get("allowMultipleAllocations"):
+            assert times == 1
+            assert shares[0].share_id is None
+        else:
+            assert len({r.share_id for r in shares}) == times
+            assert sum(r.consumed_capacity["m"].amount for r in shares) <= 4
+    assert sum(consumption(by_name[name]) for name in set(names)) <= 4

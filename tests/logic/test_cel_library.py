@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra_driver.logic.cel import library
+from dra_driver.logic.cel import library, values
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_method_gives(name, arguments, expected):
     ],
 )
 def test_a_method_refuses_a_value_out_of_range(name, arguments):
-    with pytest.raises(library.CallError):
+    with pytest.raises(values.CallError):
         library.METHODS[name](*arguments)
 
 
@@ -90,5 +90,5 @@ def test_a_conversion_gives(name, value, expected):
      ("int", float("nan")), ("double", "one"), ("bool", "yes")],
 )  # fmt: skip
 def test_a_conversion_refuses(name, value):
-    with pytest.raises(library.CallError):
+    with pytest.raises(values.CallError):
         library.GLOBALS[name](value)

@@ -112,3 +112,72 @@ def test_a_node_whose_labels_change_sees_other_pools():
     inventory = pools.Inventory.of([slice_of(device("a"), node=None, extra=extra)])
     assert inventory.pools(NODE) == ()
     assert len(inventory.pools(nodes.Node("node-a", {"zone": "z2"}))) == 1
+
+
+class TestCarriedOver:
+    """An update keeps what was worked out for nodes that it does not concern."""
+
+    @staticmethod
+    def start(*more):
+        own = [
+            slice_of(device(name), name=name, pool=name, node=name) for name in ("node-a", "node-b")
+        ]
+        inventory = pools.Inventory.of([*own, *more])
+        return inventory, {name: inventory.pools(nodes.Node(name)) for name in ("node-a", "node-b")}
+
+    def test_for_other_nodes(self):
+        inventory, before = self.start()
+        changed = slice_of(device("new"), name="node-b", pool="node-b", node="node-b")
+        after = inventory.update({"node-b": changed})
+        assert after.pools(nodes.Node("node-a")) is before["node-a"]
+        assert names(after.pools(nodes.Node("node-b"))[0]) == ["new"]
+
+    def test_for_no_node_if_the_slice_is_for_many(self):
+        inventory, _ = self.start()
+        wide = slice_of(device("net"), name="w", pool="w", node=None, extra={"allNodes": True})
+        after = inventory.update({"w": wide})
+        for name in ("node-a", "node-b"):
+            assert [pool.name for pool in after.pools(nodes.Node(name))] == [name, "w"]
+        gone = after.update({"w": None})
+        assert [pool.name for pool in gone.pools(nodes.Node("node-a"))] == ["node-a"]
+
+    def test_not_for_a_node_that_a_slice_leaves(self):
+        inventory, _ = self.start()
+        moved = slice_of(device("x"), name="node-b", pool="node-b", node="node-a")
+        after = inventory.update({"node-b": moved})
+        assert [pool.name for pool in after.pools(nodes.Node("node-a"))] == ["node-a", "node-b"]
+        assert after.pools(nodes.Node("node-b")) == ()
+
+    def test_of_several_slices_of_a_pool_the_others_stay(self):
+        two = [slice_of(device(n), name=n, pool="p", count=2) for n in ("s1", "s2")]
+        inventory = pools.Inventory.of(two)
+        changed = slice_of(device("new"), name="s1", pool="p", count=2)
+        (pool,) = inventory.update({"s1": changed}).pools(NODE)
+        assert names(pool) == ["new", "s2"]
+
+
+COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "1"}}}]}
+
+
+def test_broken_pools_with_counters_are_looked_at_by_other_nodes():
+    published = [
+        slice_of(name="0", pool="node-b", node="node-b", count=2, extra=COUNTERS),
+        slice_of(name="1", pool="node-c", node="node-c", count=2),
+        slice_of(name="2", pool="node-d", node="node-d", extra=COUNTERS),
+    ]
+    inventory = pools.Inventory.of(published)
+    assert [str(pool) for pool in inventory.unusable_elsewhere(NODE)] == [f"{DRIVER}/node-b"]
+    assert inventory.unusable_elsewhere(nodes.Node("node-b")) == ()
+    mended = inventory.update({"0": slice_of(name="0", pool="node-b", node="node-b")})
+    assert mended.unusable_elsewhere(NODE) == ()
+
+
+def test_answers_are_kept_for_each_node_and_question():
+    seen = pools.Inventory.of([slice_of(device("a"), device("b"))]).seen(NODE)
+    assert list(seen.answers("q")) == [0, 0]
+    seen.answers("q")[1] = 2
+    assert list(seen.answers("q")) == [0, 2]
+    assert list(seen.answers("other")) == [0, 0]
+    for number in range(300):
+        seen.answers(number)
+    assert list(seen.answers("q")) == [0, 0]

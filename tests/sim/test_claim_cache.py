@@ -303,7 +303,7 @@ def test_two_pods_may_ask_for_a_claim_at_once_and_get_the_same(node, plugin, cac
         until(lambda: len(plugin.calls) == 2, what="both calls are under way")
     for caller in callers:
         caller.join(15)
-    assert found[0] == found[1]
+    assert found[0]["gpu"] is found[1]["gpu"]
     assert len(ids(found[0]["gpu"])) == 1
 
 

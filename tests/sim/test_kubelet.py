@@ -236,6 +236,17 @@ def test_containers_of_a_pod_of_which_one_cannot_start_are_all_stopped(node, plu
     assert plugin.names("prepare") == [["one"]]
 
 
+def test_a_fault_of_ours_with_one_pod_is_none_of_others_and_the_pod_can_be_deleted(node, agent):
+    node.engine.refuse["main"] = ZeroDivisionError("not foreseen")
+    node.run_pod("broken")
+    until(lambda: [pod.ended for pod in agent._pods.values()] == [True], what="it is given up")
+    node.run_pod("other", {}, kubelet_node.container("fine"))
+    node.wait_phase("other", "Running")
+    assert node.phase("broken") == "Pending"
+    node.delete_pod("broken")
+    node.wait_gone("broken")
+
+
 # Pods that end by themselves
 
 

@@ -1,5 +1,6 @@
 """Containers that podman really runs, with specs as our driver writes them."""
 
+import concurrent.futures
 import pathlib
 import subprocess
 import tempfile
@@ -76,7 +77,6 @@ def all_containers():
 
 @pytest.fixture
 def node():
-    before = podman.CDI_DIR.exists()
     with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as name:
         made = Node(pathlib.Path(name))
         yield made
@@ -84,7 +84,6 @@ def node():
         if made.roots.exists():
             assert list(made.roots.iterdir()) == []
     assert made.containers() == []
-    assert podman.CDI_DIR.exists() == before
 
 
 def output(container, lines=1):
@@ -168,8 +167,45 @@ def test_the_directory_that_podman_looks_at_is_that_of_the_node(node):
     """Another node's claim is not visible, and the machine's directory stays as it is."""
     [cdi_id] = node.prepare((0, "Tesla T4", "GPU-0"))
     output(node.start(cdi_ids=[cdi_id]))
-    assert list(podman.CDI_DIR.iterdir()) == []
+    assert [
+        path.name for path in node.cdi_dir.iterdir() if (podman.CDI_DIR / path.name).exists()
+    ] == []
     assert not podman.CDI_DIR.is_mount()
+
+
+def test_the_machine_s_directory_stays_while_another_demo_uses_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(podman, "CDI_DIR", tmp_path / "run" / "cdi")
+    maker, user = podman._MountPoint(), podman._MountPoint()
+    maker.hold()
+    user.hold()
+    maker.release()
+    assert podman.CDI_DIR.is_dir()
+    user.release()
+    assert podman.CDI_DIR.is_dir()  # It is not this one's to remove.
+    podman.CDI_DIR.rmdir()
+    maker = podman._MountPoint()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(maker.hold) for _ in range(8)]:
+            done.result()
+    maker.release()
+    assert not podman.CDI_DIR.exists()
+    maker.release()
+
+
+def test_the_machine_s_directory_stays_if_it_was_there_or_has_something_in_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(podman, "CDI_DIR", tmp_path)
+    before = podman._MountPoint()
+    before.hold()
+    before.release()
+    assert tmp_path.is_dir()
+    monkeypatch.setattr(podman, "CDI_DIR", tmp_path / "cdi")
+    filled = podman._MountPoint()
+    filled.hold()
+    (tmp_path / "cdi" / "vendor.json").touch()
+    filled.release()
+    assert (tmp_path / "cdi" / "vendor.json").exists()
 
 
 def test_a_missing_tool_is_told_with_what_to_install(monkeypatch, tmp_path):

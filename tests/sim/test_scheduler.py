@@ -2,12 +2,14 @@
 
 import threading
 import time
+import uuid
 
 import pytest
 from control_plane import DRIVER, ControlPlane, alternative, gpu, request
 from polling import until
 
 from dra_driver.adapters import kube
+from dra_driver.logic import emulation
 from dra_driver.sim import claim_status, cluster_state
 from dra_driver.sim.api import options as api_options
 
@@ -432,9 +434,8 @@ def test_devices_that_another_pod_uses_are_not_taken_from_it(plane):
     plane.add_pod(
         "second", claims={"gpu": "ours"}, nodeSelector={"kubernetes.io/hostname": "node-b"}
     )
-    assert "1 node(s) cannot use the devices that the pod's claims have" in plane.refusal_of(
-        "second"
-    )
+    # Not the first refusal: the scheduler may learn of the pod before it learns of its node.
+    plane.refusal_of("second", "1 node(s) cannot use the devices that the pod's claims have")
     assert plane.devices_of("ours") == ["node-a/gpu-0"]
 
 
@@ -498,3 +499,119 @@ class TestTrouble:
         plane.add_pod("second", claims={"gpu": "two"})
         plane.start_scheduler()
         assert "1 in use" in plane.refusal_of("second")
+
+
+SHARED = {
+    "name": "gpu-0",
+    "allowMultipleAllocations": True,
+    "capacity": {
+        "memory": {
+            "value": "80Gi",
+            "requestPolicy": {
+                "default": "8Gi",
+                "validRange": {"min": "8Gi", "max": "80Gi", "step": "8Gi"},
+            },
+        }
+    },
+}
+
+
+class TestShares:
+    @staticmethod
+    def result(plane, claim):
+        (found,) = plane.claim(claim)["status"]["allocation"]["devices"]["results"]
+        return found
+
+    def test_claims_get_shares_of_a_device_until_it_is_full(self, plane):
+        plane.add_node("node-a")
+        plane.add_slice("node-a", SHARED)
+        for number, wanted in enumerate(("39Gi", "33Gi", "1Gi")):
+            capacity = {"requests": {"memory": wanted}}
+            plane.add_claim(f"claim-{number}", request(capacity=capacity))
+            plane.add_pod(f"pod-{number}", claims={"gpu": f"claim-{number}"})
+        plane.start_scheduler()
+        plane.node_of("pod-0")
+        plane.node_of("pod-1")
+        first, second = (self.result(plane, f"claim-{number}") for number in range(2))
+        assert first["consumedCapacity"] == {"memory": "40Gi"}
+        assert second["consumedCapacity"] == {"memory": "40Gi"}
+        assert uuid.UUID(first["shareID"]).version == 4
+        assert first["shareID"] == first["shareID"].lower() != second["shareID"]
+        assert "1 too full (memory 0 left < 8Gi)" in plane.refusal_of("pod-2")
+
+    def test_what_a_share_took_can_be_had_again(self, plane):
+        plane.start_controller().start_scheduler()
+        plane.add_node("node-a")
+        plane.add_slice("node-a", SHARED)
+        everything = {"requests": {"memory": "80Gi"}}
+        for name in ("first", "second"):
+            plane.add_claim(name, request(capacity=everything))
+            plane.add_pod(name, claims={"gpu": name})
+        until(lambda: "nodeName" in plane.pod("first")["spec"])
+        plane.refusal_of("second", "too full")
+        plane.finish("first")
+        assert plane.node_of("second") == "node-a"
+
+
+class TestBindingConditions:
+    @pytest.fixture
+    def attached(self, plane):
+        """A pod that waits for the one device there is."""
+        plane.start_scheduler()
+        plane.add_node("node-a")
+        plane.add_slice(
+            "node-a",
+            {"name": "gpu-0", "bindingConditions": ["attached"],
+             "bindingFailureConditions": ["broken"]},
+        )  # fmt: skip
+        plane.add_claim("mine")
+        plane.add_pod("pod", claims={"gpu": "mine"})
+        device = f"{DRIVER}/node-a/gpu-0"
+        text = plane.refusal_of("pod")
+        assert text == f"waiting for condition attached of device {device}"
+        assert plane.devices_of("mine") == ["node-a/gpu-0"]
+        return plane
+
+    @staticmethod
+    def report(plane, condition):
+        now = "2026-01-01T00:00:00Z"
+        entry = {"type": condition, "status": "True", "reason": "R", "lastTransitionTime": now}
+        device = {"driver": DRIVER, "pool": "node-a", "device": "gpu-0", "conditions": [entry]}
+        change = {"status": {"devices": [device]}}
+        plane.client.patch(kube.CLAIMS, "mine", change, "default", subresource="status")
+
+    def test_a_pod_is_bound_once_its_device_is_ready(self, attached):
+        self.report(attached, "other")
+        assert "nodeName" not in attached.pod("pod")["spec"]
+        self.report(attached, "attached")
+        assert attached.node_of("pod") == "node-a"
+
+    def test_a_device_that_fails_is_given_back_and_tried_again(self, attached):
+        before = attached.claim("mine")["status"]["allocation"]
+        self.report(attached, "broken")
+        attached.refusal_of("pod", "waiting for")
+        until(lambda: "devices" not in attached.claim("mine").get("status", {}))
+        until(lambda: attached.devices_of("mine"))
+        assert before["devices"] == attached.claim("mine")["status"]["allocation"]["devices"]
+        assert any(
+            "failed to become ready: condition broken" in event["message"]
+            for event in attached.events_of("pod", "FailedScheduling")
+        )
+
+
+@pytest.mark.parametrize(
+    ("release", "devices"),
+    [(None, ["gpu-0", "gpu-1", "gpu-3"]), ("1.36.2", ["gpu-0", "gpu-1", "gpu-2"])],
+)
+def test_the_defects_of_a_release_are_reproduced_if_asked_for(plane, release, devices):
+    plane.add_node("node-a")
+    numbered = [
+        {"name": f"gpu-{n}", "attributes": {"x": {"int": x}}} for n, x in enumerate((0, 1, 0, 2))
+    ]
+    plane.add_slice("node-a", *numbered)
+    bound = [{"distinctAttribute": f"{DRIVER}/x"}]
+    plane.add_claim("mine", request(count=3), constraints=bound)
+    plane.add_pod("pod", claims={"gpu": "mine"})
+    plane.start_scheduler(behaviour=emulation.of_release(release))
+    plane.node_of("pod")
+    assert plane.devices_of("mine") == [f"node-a/{name}" for name in devices]

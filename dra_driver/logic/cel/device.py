@@ -4,17 +4,17 @@ Source: Kubernetes 1.36 `staging/src/k8s.io/dynamic-resource-allocation/cel/comp
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dra_driver import errors
+from dra_driver.logic.cel import declarations, values
 from dra_driver.model import quantities, slices, versions
 
 Question = tuple[str, ...]
 Answer = Any
 
 _ATTRIBUTES, _CAPACITY = "attributes", "capacity"
-FIELDS = frozenset({"driver", _ATTRIBUTES, _CAPACITY, "allowMultipleAllocations"})
-"""What `device` has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,14 +54,10 @@ class Facts:
 
 
 class Recorder(Mapping[str, Any]):
-    """The variable `device` for one evaluation; `answers` is what was read, in order.
+    """The variable `device` for one evaluation; `answers` is what was read, in order."""
 
-    `convert` makes an engine's value of a plain one.
-    """
-
-    def __init__(self, facts: Facts, convert: Callable[[Any], Any]) -> None:
+    def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._convert = convert
         self.answers: dict[Question, Answer] = {}
 
     def ask(self, *question: str) -> Answer:
@@ -71,30 +67,38 @@ class Recorder(Mapping[str, Any]):
         return self.answers[question]
 
     def value(self, table: str, domain: str, name: str) -> Any:
-        """An attribute or a capacity as the engine has it; KeyError if the device has none."""
+        """An attribute or a capacity as the engine has it.
+
+        Raises:
+            KeyError: the device has none.
+            values.CallError: a version attribute that is no version.
+        """
         answer = self.ask("value", table, domain, name)
         if answer is None:
             raise KeyError(name)
         value = answer[1]
-        return self._convert(
-            versions.parse(value.text) if isinstance(value, slices.Version) else value
-        )
+        if not isinstance(value, slices.Version):
+            return value
+        try:
+            return versions.parse(value.text)
+        except errors.Rejected as error:
+            raise values.CallError(str(error)) from error
 
     def __getitem__(self, field: str) -> Any:
         """A field of the device."""
         if field in {_ATTRIBUTES, _CAPACITY}:
             return _Domains(self, field)
-        if field not in FIELDS:
+        if field not in declarations.DEVICE:
             raise KeyError(field)
-        return self._convert(self.ask(field))
+        return self.ask(field)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the fields."""
-        return iter(sorted(FIELDS))
+        return iter(sorted(declarations.DEVICE))
 
     def __len__(self) -> int:
         """How many fields there are."""
-        return len(FIELDS)
+        return len(declarations.DEVICE)
 
 
 class _Domains(Mapping[str, Any]):

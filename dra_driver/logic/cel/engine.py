@@ -1,44 +1,32 @@
-"""CEL by celpy: its parser and evaluator, with what differs from the definition of CEL replaced.
+"""A checked expression as a function: closures over the tree, made once, run for each device.
 
-celpy evaluates an error to a value that operators pass on; `&&` and `||` absorb it. Here that holds
-for macros as well, the first error is the one that is told, equality and order work across numeric
-types, and indexing and conversion are as strict as in cel-go.
+An error is an exception; `&&`, `||`, `all` and `exists` absorb it if another operand decides.
 """
 
-import functools
-import itertools
-import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from celpy import celparser, celtypes, evaluation
+from dra_driver.logic.cel import (
+    checking,
+    device,
+    frames,
+    library,
+    macros,
+    operators,
+    syntax,
+    values,
+)
 
-from dra_driver import errors
-from dra_driver.logic.cel import checking, device, library
+COST_LIMIT = 1_000_000
+"""Kubernetes 1.36 `resource/v1.CELSelectorExpressionMaxCost`, counted more coarsely than in cel-go:
+one for a variable, a selection and a call, four for a round of a macro, ten for a literal of a list
+or a map, one for ten characters or items of a result or of a receiver."""
 
-_MAX_ITERATIONS = 50_000
-"""Of all macros in one evaluation together; cel-go counts a cost instead."""
+_COSTS = {syntax.Name: 1, syntax.Select: 1, syntax.Call: 1, syntax.ListOf: 10, syntax.MapOf: 10}
+_ROUND_COST, _SIZE_PER_COST = 4, 10
 
-_PASSING = {"expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication"}
-_PASSING |= {"unary", "member", "paren_expr", "primary"}
-_OPERANDS = {"literal", "ident_arg", "dot_ident_arg", "ident", "dot_ident", "list_lit", "map_lit"}
-_NUMBERS = (celtypes.IntType, celtypes.UintType, celtypes.DoubleType)
-_TIMES = (celtypes.TimestampType, celtypes.DurationType)
-_ORDERED = (celtypes.StringType, celtypes.BytesType, celtypes.BoolType, *_TIMES)
-_TRUE, _FALSE = celtypes.BoolType(1), celtypes.BoolType(0)
-_ENGINE_TYPES: Mapping[type, Callable[[Any], Any]] = {
-    bool: celtypes.BoolType,
-    int: celtypes.IntType,
-    float: celtypes.DoubleType,
-    str: celtypes.StringType,
-}
-_PLAIN_TYPES: Mapping[type, Callable[[Any], Any]] = {
-    celtypes.BoolType: bool,
-    celtypes.IntType: int,
-    celtypes.DoubleType: float,
-    celtypes.StringType: str,
-}
+Outcome = bool | frames.Failure
+Answers = Mapping[device.Question, device.Answer]
 
 
 class Program:
@@ -48,311 +36,248 @@ class Program:
         """Parse and check.
 
         Raises:
-            checking.Problem: a syntax error, an unknown name, something that this engine lacks.
+            syntax.Problem: a syntax error, an unknown name, an operand of the wrong type.
         """
+        self.tree = syntax.parse(expression)
         try:
-            self._tree = _collapse(_parser().parse(expression))
-            checking.check(self._tree)
-        except celparser.CELParseError as error:
-            raise _syntax_problem(expression, error.line, error.column) from error
+            checking.check(self.tree)
+            self._run, self._cost, self._size = compile(self.tree)
         except RecursionError as error:
-            raise checking.Problem("nested too deeply") from error
+            raise syntax.Problem("nested too deeply") from error
 
-    def evaluate(self, facts: device.Facts) -> tuple[bool | str, Mapping[device.Question, Any]]:
-        """The result, or the text of a run-time error, and what was read to get there."""
-        recorder = device.Recorder(facts, _to_cel)
-        variables: dict[str, Any] = {"device": recorder}
-        activation = evaluation.Activation(vars=variables, functions=_FUNCTIONS)
-        try:
-            value = _Evaluator(self._tree, activation, itertools.count()).visit(self._tree)
-        except RecursionError:
-            value = evaluation.CELEvalError("nested too deeply")
-        if isinstance(value, celtypes.BoolType):
-            return bool(value), recorder.answers
-        if isinstance(value, evaluation.CELEvalError):
-            return str(value.args[0]), recorder.answers
-        return f"the result must be bool, not {_type_name(value)}", recorder.answers
+    def evaluate(self, facts: device.Facts) -> tuple[Outcome, Answers]:
+        """The outcome, and what was read to get there."""
+        return run(self._run, facts, cost=self._cost, size=self._size)
 
 
-@functools.cache
-def _parser() -> Any:
-    return celparser.CELParser()
+def compile(node: syntax.Node) -> tuple[frames.Run, int, int]:  # noqa: A001 - as `engine.compile`
+    """How to evaluate a checked node, what that costs outside of macros, the size of a frame."""
+    compiler = _Compiler()
+    evaluate = compiler.compile(node, {"device": frames.DEVICE})
+    return evaluate, compiler.cost, compiler.size
 
 
-def _syntax_problem(expression: str, line: int | None, column: int | None) -> checking.Problem:
-    lines = expression.splitlines()
-    if line is None or column is None or not 0 < line <= len(lines):
-        return checking.Problem("syntax error: the expression is incomplete")
-    rest = lines[line - 1][column - 1 :]
-    if rest.startswith("?") and lines[line - 1][: column - 1].rstrip()[-1:] in {".", "[", "{", ","}:
-        text = "optional syntax (`.?`, `[?`, `{?`) is not supported by this engine"
-        return checking.Problem(text, line, column)
-    return checking.Problem(f"syntax error at {rest[:20]!r}", line, column)
-
-
-def _collapse(tree: Any) -> Any:
-    """The tree without the rules that only pass on their one operand: less depth, less work."""
-
-    def operand(node: Any) -> Any:
-        passes = getattr(node, "data", None) in _PASSING and len(node.children) == 1
-        if passes and getattr(node.children[0], "data", None) not in {None, *_OPERANDS}:
-            return node.children[0]
-        return node
-
-    for node in tree.iter_subtrees():
-        node.children = [operand(child) for child in node.children]
-    return operand(tree)
-
-
-class _Evaluator(evaluation.Evaluator):
-    """celpy's evaluator, with the logical operators, macros and selection of the CEL definition."""
-
-    def __init__(self, ast: Any, activation: Any, iterations: Iterator[int]) -> None:
-        super().__init__(ast, activation)
-        self._iterations = iterations
-
-    def conditionalor(self, tree: Any) -> Any:
-        return _absorb(map(self.visit, tree.children), decisive=_TRUE)
-
-    def conditionaland(self, tree: Any) -> Any:
-        return _absorb(map(self.visit, tree.children), decisive=_FALSE)
-
-    def expr(self, tree: Any) -> Any:
-        condition = self.visit(tree.children[0])
-        if not isinstance(condition, celtypes.BoolType):
-            return _as_error(condition)
-        return self.visit(tree.children[1 if condition else 2])
-
-    def macro_has_eval(self, exprlist: Any) -> Any:
-        owner, field = exprlist.children[0].children
-        member = self.visit(owner)
-        if not isinstance(member, Mapping):
-            return _as_error(member)
-        try:
-            member[celtypes.StringType(field)]
-        except KeyError:
-            return _FALSE
-        return _TRUE
-
-    def member_dot(self, tree: Any) -> Any:
-        owner, field = tree.children
-        member = self.visit(owner)
-        if isinstance(member, Mapping | evaluation.CELEvalError):
-            return _index(member, celtypes.StringType(field))
-        return evaluation.CELEvalError(f"{_type_name(member)} has no field {str(field)!r}")
-
-    def member_dot_arg(self, tree: Any) -> Any:
-        owner, name, *arguments = tree.children
-        receiver = self.visit(owner)
-        if isinstance(receiver, evaluation.CELEvalError):
-            return receiver
-        if str(name) not in checking.MACROS:
-            return self.method_eval(receiver, name, *map(self.visit, arguments))
-        if not isinstance(receiver, list | Mapping):
-            return evaluation.CELEvalError(f"expected iterable type, got {_type_name(receiver)}")
-        variable, *bodies = arguments[0].children
-        return self._macro(str(name), str(checking.identifier(variable)), receiver, bodies)
-
-    def _macro(self, name: str, variable: str, receiver: Any, bodies: list[Any]) -> Any:
-        items = [_to_cel(item) for item in receiver]
-        results = ((item, self._bound(variable, item, bodies[0])) for item in items)
-        if name in {"all", "exists"}:
-            decisive = _TRUE if name == "exists" else _FALSE
-            return _absorb((value for _, value in results), decisive=decisive)
-        if name == "map" and len(bodies) == 1:
-            return _list(value for _, value in results)
-        chosen = _chosen(results)
-        if isinstance(chosen, evaluation.CELEvalError) or name == "filter":
-            return chosen
-        if name == "exists_one":
-            return celtypes.BoolType(len(chosen) == 1)
-        return _list(self._bound(variable, item, bodies[1]) for item in chosen)
-
-    def _bound(self, variable: str, item: Any, body: Any) -> Any:
-        if next(self._iterations) >= _MAX_ITERATIONS:
-            return evaluation.CELEvalError("actual cost limit exceeded")
-        variables: dict[str, Any] = {variable: item}
-        inner = self.activation.nested_activation(vars=variables)
-        return _Evaluator(body, inner, self._iterations).visit(body)
-
-
-def _absorb(values: Iterable[Any], *, decisive: Any) -> Any:
-    """`||` (true decides) or `&&` (false decides): an error counts only if nothing decides."""
-    failure = None
-    for value in values:
-        if not isinstance(value, celtypes.BoolType):
-            failure = failure or _as_error(value)
-        elif value == decisive:
-            return decisive
-    return failure or celtypes.BoolType(not decisive)
-
-
-def _list(values: Iterable[Any]) -> Any:
-    result = celtypes.ListType()
-    for value in values:
-        if isinstance(value, evaluation.CELEvalError):
-            return value
-        result.append(value)
-    return result
-
-
-def _chosen(results: Iterable[tuple[Any, Any]]) -> Any:
-    chosen = celtypes.ListType()
-    for item, verdict in results:
-        if not isinstance(verdict, celtypes.BoolType):
-            return _as_error(verdict)
-        if verdict:
-            chosen.append(item)
-    return chosen
-
-
-def _as_error(value: Any) -> evaluation.CELEvalError:
-    if isinstance(value, evaluation.CELEvalError):
-        return value
-    return evaluation.CELEvalError(f"no such overload for {_type_name(value)}")
-
-
-def _index(container: Any, key: Any) -> Any:
+def run(
+    evaluate: frames.Run, facts: device.Facts, *, cost: int, size: int
+) -> tuple[Outcome, Answers]:
+    """What an expression gives for a device, and what it read."""
+    recorder = device.Recorder(facts)
     try:
-        if isinstance(container, Mapping):
-            return _to_cel(container[key])
-        if isinstance(container, list) and isinstance(key, celtypes.IntType):
-            return container[key] if key >= 0 else evaluation.CELEvalError(_out_of_bounds(key))
-    except KeyError:
-        return evaluation.CELEvalError(f"no such key: {key}")
-    except IndexError:
-        return evaluation.CELEvalError(_out_of_bounds(key))
-    except errors.Rejected as error:
-        return evaluation.CELEvalError(str(error))
-    return _as_error(container)
+        value = evaluate([COST_LIMIT - cost, recorder, *[None] * (size - frames.FIRST_VARIABLE)])
+    except frames.Error as error:
+        return error.failure, recorder.answers
+    except values.CostError:
+        return frames.Failure("actual cost limit exceeded"), recorder.answers
+    except RecursionError:
+        return frames.Failure("nested too deeply"), recorder.answers
+    if isinstance(value, bool):
+        return value, recorder.answers
+    return frames.Failure(
+        f"the result must be bool, not {values.type_name(value)}"
+    ), recorder.answers
 
 
-def _out_of_bounds(key: int) -> str:
-    return f"index out of bounds: {key}"
+class _Compiler:
+    def __init__(self) -> None:
+        self.cost = 0
+        self.size = frames.FIRST_VARIABLE
+
+    def compile(self, node: syntax.Node, scope: Mapping[str, int]) -> frames.Run:
+        """The node as a function of a frame; `scope` has the places of variables."""
+        self.cost += _COSTS.get(type(node), 0)
+        match node:
+            case syntax.Constant(value=value):
+                made = _constant(value)
+            case syntax.Name(name=name):
+                made = _name(name, scope)
+            case syntax.Select():
+                made = _select(node, self.compile(node.owner, scope))
+            case syntax.Call():
+                made = self._call(node, scope)
+            case syntax.Logic(operands=operands):
+                runs = [self.compile(operand, scope) for operand in operands]
+                made = _logic(runs, operands, decisive=node.operator == "||")
+            case syntax.Choice(condition=condition, yes=yes, no=no):
+                runs = [self.compile(part, scope) for part in (condition, yes, no)]
+                made = _choice(runs, condition)
+            case syntax.ListOf(items=items, optional=optional):
+                made = _list([self.compile(item, scope) for item in items], optional, node.start)
+            case syntax.MapOf(entries=entries, optional=optional):
+                pairs = [(self.compile(k, scope), self.compile(v, scope)) for k, v in entries]
+                made = _map(pairs, optional, node.start)
+            case syntax.Macro():
+                made = self._macro(node, scope)
+        return made
+
+    def _call(self, node: syntax.Call, scope: Mapping[str, int]) -> frames.Run:
+        arguments = [self.compile(argument, scope) for argument in node.arguments]
+        if node.method and node.function in {"or", "orValue"}:
+            return _alternative(node, *arguments)
+        function = operators.OPERATORS.get(node.function)
+        if function is None:
+            table = library.METHODS if node.method else library.GLOBALS
+            function = table[node.function]
+        return _call(node, function, arguments)
+
+    def _macro(self, node: syntax.Macro, scope: Mapping[str, int]) -> frames.Run:
+        operand = self.compile(node.operand, scope)
+        places = range(self.size, self.size + len(node.variables))
+        self.size += len(node.variables)
+        inner = {**scope, **dict(zip(node.variables, places, strict=True))}
+        outside, self.cost = self.cost, _ROUND_COST
+        bodies = [self.compile(body, inner) for body in node.bodies]
+        step, self.cost = self.cost, outside
+        if node.kind in {"bind", "optMap", "optFlatMap"}:
+            self.cost += step
+            return macros.binding(node, operand, places[0], bodies[0])
+        return macros.FOLDS[node.kind](macros.Loop(node, operand, places, bodies, step))
 
 
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        return bool(_number(left) == _number(right))
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(
-            _equal(_to_cel(left[key]), _to_cel(right[key])) for key in left
-        )
-    return type(left) is type(right) and bool(left == right)
+def _constant(value: Any) -> frames.Run:
+    return lambda _: value
 
 
-def _in(item: Any, container: Any) -> bool:
-    if isinstance(container, list):
-        return any(_equal(item, element) for element in container)
-    if isinstance(container, Mapping):
-        return item in container
-    raise TypeError
+def _name(name: str, scope: Mapping[str, int]) -> frames.Run:
+    if name not in scope:
+        kind = values.TypeOf(name)
+        return lambda _: kind
+    place = scope[name]
+    return lambda frame: frame[place]
 
 
-def _ordering(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def ordered(left: Any, right: Any) -> bool:
-        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-            return compare(_number(left), _number(right))
-        if type(left) is not type(right) or not isinstance(left, _ORDERED):
-            raise TypeError
-        return compare(left, right)
+def _select(node: syntax.Select, owner: frames.Run) -> frames.Run:
+    field, place, test, optional = node.field, node.place, node.test, node.optional
 
-    return ordered
-
-
-def _arithmetic(calculate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def calculated(left: Any, right: Any) -> Any:
-        alike = type(left) is type(right) and not isinstance(left, celtypes.BoolType)
-        if not alike and not (isinstance(left, _TIMES) and isinstance(right, _TIMES)):
-            raise TypeError
-        return calculate(left, right)
-
-    return calculated
-
-
-def _divide(left: Any, right: Any) -> Any:
-    if not isinstance(left, celtypes.DoubleType) or float(right) != 0.0:
-        return left / right
-    if math.isnan(left) or float(left) == 0.0:
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1.0, right)
-
-
-def _number(value: Any) -> int | float:
-    return float(value) if isinstance(value, float) else int(value)
-
-
-def _to_cel(value: Any) -> Any:
-    """The engine's value for a plain one; values of other types are passed as they are."""
-    if type(value) is list:
-        return celtypes.ListType(map(_to_cel, value))
-    return _ENGINE_TYPES.get(type(value), _same)(value)
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_to_plain(item) for item in value]
-    return _PLAIN_TYPES.get(type(value), _same)(value)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _type_name(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "map"
-    return "null" if value is None else type(value).__name__.removesuffix("Type").lower()
-
-
-def _strict(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for operands that are not errors; its result as a value of the engine."""
-
-    def call(*operands: Any) -> Any:
-        failed = next((o for o in operands if isinstance(o, evaluation.CELEvalError)), None)
+    def select(frame: frames.Frame) -> Any:
+        value = owner(frame)
+        wrapped = isinstance(value, values.Optional)
+        if wrapped:
+            if not value.items:
+                return False if test else value
+            (value,) = value.items
+        if not isinstance(value, Mapping):
+            raise frames.Error(f"{values.type_name(value)} has no field {field!r}", place)
         try:
-            return failed if failed is not None else _to_cel(function(*operands))
-        except (TypeError, AttributeError):
-            types = ", ".join(map(_type_name, operands))
-            return evaluation.CELEvalError(f"no such overload of {name} for ({types})")
+            found = operators.lookup(value, field)
+        except values.CallError as error:
+            raise frames.Error(str(error), place) from error
+        if test:
+            return bool(found.items)
+        if wrapped or optional:
+            return found
+        if not found.items:
+            raise frames.Error(f"no such key: {field}", place)
+        return found.items[0]
+
+    return select
+
+
+def _call(
+    node: syntax.Call, function: Callable[..., Any], arguments: Sequence[frames.Run]
+) -> frames.Run:
+    name, place = node.function, node.place
+
+    def call(frame: frames.Frame) -> Any:
+        operands = [argument(frame) for argument in arguments]
+        try:
+            result = function(*operands)
+        except values.CallError as error:
+            raise frames.Error(str(error), place) from error
+        except (TypeError, AttributeError) as error:
+            types = ", ".join(map(values.type_name, operands))
+            raise frames.Error(f"no such overload of {name} for ({types})", place) from error
+        if isinstance(result, str | bytes | list):
+            frames.spend(frame, len(result) // _SIZE_PER_COST)
+        if operands and isinstance(operands[0], str | bytes | list):
+            frames.spend(frame, len(operands[0]) // _SIZE_PER_COST)
+        return result
 
     return call
 
 
-def _plain(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the library: plain values in and out, a refusal as an error value."""
+def _alternative(node: syntax.Call, optional: frames.Run, other: frames.Run) -> frames.Run:
+    """`or` and `orValue`, which look at the alternative only if there is no value."""
+    whole = node.function == "or"
 
-    def call(*operands: Any) -> Any:
-        try:
-            return function(*map(_to_plain, operands))
-        except library.CallError as error:
-            return evaluation.CELEvalError(str(error))
+    def alternative(frame: frames.Frame) -> Any:
+        found = optional(frame)
+        if not isinstance(found, values.Optional):
+            raise frames.no_overload(node.function, found, node.place)
+        if found.items:
+            return found if whole else found.items[0]
+        instead = other(frame)
+        if whole and not isinstance(instead, values.Optional):
+            raise frames.no_overload(node.function, instead, node.place)
+        return instead
 
-    return _strict(name, call)
+    return alternative
 
 
-_OPERATORS: Mapping[str, Callable[..., Any]] = {
-    "_==_": _equal,
-    "_!=_": lambda left, right: not _equal(left, right),
-    "_<_": _ordering(operator.lt),
-    "_<=_": _ordering(operator.le),
-    "_>_": _ordering(operator.gt),
-    "_>=_": _ordering(operator.ge),
-    "_in_": _in,
-    "_[_]": _index,
-    "!_": celtypes.logical_not,
-    "-_": operator.neg,
-    "_+_": _arithmetic(operator.add),
-    "_-_": _arithmetic(operator.sub),
-    "_*_": _arithmetic(operator.mul),
-    "_/_": _arithmetic(_divide),
-    "_%_": _arithmetic(operator.mod),
-}
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    name: _strict(name, function) for name, function in _OPERATORS.items()
-} | {
-    name: _plain(name, function)
-    for name, function in {**library.GLOBALS, **library.METHODS}.items()
-}
+def _logic(
+    runs: Sequence[frames.Run], operands: Sequence[syntax.Node], *, decisive: bool
+) -> frames.Run:
+    pairs = [(run, operand.start) for run, operand in zip(runs, operands, strict=True)]
+    name = "_||_" if decisive else "_&&_"
+
+    def logic(frame: frames.Frame) -> bool:
+        failure = None
+        for operand, place in pairs:
+            try:
+                value = operand(frame)
+            except frames.Error as error:
+                failure = failure or error
+                continue
+            if not isinstance(value, bool):
+                failure = failure or frames.no_overload(name, value, place)
+            elif value is decisive:
+                return value
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return logic
+
+
+def _choice(runs: Sequence[frames.Run], condition: syntax.Node) -> frames.Run:
+    decide, yes, no = runs
+    place = condition.start
+
+    def choose(frame: frames.Frame) -> Any:
+        value = decide(frame)
+        if not isinstance(value, bool):
+            raise frames.no_overload("_?_:_", value, place)
+        return yes(frame) if value else no(frame)
+
+    return choose
+
+
+def _list(runs: Sequence[frames.Run], optional: frozenset[int], place: int) -> frames.Run:
+    def build(frame: frames.Frame) -> list[Any]:
+        items: list[Any] = []
+        for number, item in enumerate(runs):
+            value = item(frame)
+            items.extend(_given(value, place) if number in optional else (value,))
+        return items
+
+    return build
+
+
+def _map(
+    pairs: Sequence[tuple[frames.Run, frames.Run]], optional: frozenset[int], place: int
+) -> frames.Run:
+    def entries(frame: frames.Frame) -> Iterator[tuple[Any, Any]]:
+        for number, (key, item) in enumerate(pairs):
+            name, value = key(frame), item(frame)
+            for given in _given(value, place) if number in optional else (value,):
+                yield name, given
+
+    def build(frame: frames.Frame) -> values.Map:
+        return macros.made_map(entries(frame), place)
+
+    return build
+
+
+def _given(value: Any, place: int) -> tuple[Any, ...]:
+    if not isinstance(value, values.Optional):
+        raise frames.no_overload("optional entry", value, place)
+    return value.items
