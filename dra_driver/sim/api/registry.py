@@ -27,6 +27,7 @@ Json = dict[str, Any]
 Change = Callable[[Json], Json]
 """From a copy of the current object to the wanted one."""
 
+_NAME_TRIES = 8
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
 _KEPT_BY_STATUS_WRITES = ("resourceclaims.resource.k8s.io",)
@@ -119,7 +120,7 @@ class Registry:
             raise problems.ApiError(problems.Problem(500, "InternalError", message))
         with self.store.lock:
             self._place(kind, namespace, meta)
-            self._stamp(kind, meta)
+            self._stamp(kind, namespace, meta)
             if kind.has_status and not kind.created_with_status:
                 body.pop("status", None)
             self._apply_rules(kind, body, None, status=False)
@@ -200,16 +201,24 @@ class Registry:
             )
             raise problems.forbidden(kind, meta.get("name", ""), why)
 
-    def _stamp(self, kind: kinds.Kind, meta: Json) -> None:
+    def _stamp(self, kind: kinds.Kind, namespace: str, meta: Json) -> None:
         for name in (*_SYSTEM_METADATA, "selfLink", "resourceVersion"):
             meta.pop(name, None)
         if not meta.get("name") and meta.get("generateName"):
-            suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
-            meta["name"] = meta["generateName"][:_LONGEST_GENERATED_BASE] + suffix
+            meta["name"] = self._free_name(kind, namespace, meta["generateName"])
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = self.now()
         if kind.generation:
             meta["generation"] = 1
+
+    def _free_name(self, kind: kinds.Kind, namespace: str, prefix: str) -> str:
+        """A name that nobody has; like Kubernetes since 1.30, a few are tried."""
+        for _ in range(_NAME_TRIES):
+            suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
+            name = prefix[:_LONGEST_GENERATED_BASE] + suffix
+            if self.store.get(kind.storage, (namespace, name)) is None:
+                break
+        return name
 
     def _apply_rules(self, kind: kinds.Kind, new: Json, old: Json | None, *, status: bool) -> None:
         write = strategies.Write(new, old, status, self._surroundings())

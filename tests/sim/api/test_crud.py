@@ -4,6 +4,8 @@ import api_objects
 import pytest
 from api_objects import CLAIMS, CONFIG_MAPS, NAMESPACES, NODES, PODS, SLICES
 
+from dra_driver.sim.api import registry
+
 
 def test_the_usual_namespaces_exist_from_the_start(api):
     assert api.names(NAMESPACES) == ["default", "kube-system"]
@@ -45,6 +47,18 @@ def test_a_generated_name_is_the_prefix_and_five_characters(api):
 
     assert len(names) == 20
     assert all(re.fullmatch(r"train-gpu-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
+
+
+def test_a_generated_name_that_somebody_has_is_tried_again(api, monkeypatch):
+    drawn = iter("bbbbbbbbbbccccc")
+    monkeypatch.setattr(registry.secrets, "choice", lambda _alphabet: next(drawn))
+    names = [
+        api.create(PODS, api_objects.pod() | {"metadata": {"generateName": "x-"}})["metadata"][
+            "name"
+        ]
+        for _ in range(2)
+    ]
+    assert names == ["x-bbbbb", "x-ccccc"]
 
 
 def test_a_generated_name_is_no_longer_than_63(api):
