@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     settings.add_flags(plugin, settings.KubeletPlugin)
     plugin.set_defaults(run=_kubelet_plugin)
     _add_demo(commands)
+    _add_explain(commands)
     return parser
 
 
@@ -102,6 +103,72 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "without them",
     )
     demo.set_defaults(run=_demo)
+
+
+def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="why a pod or claim has, would get, or cannot get devices; reads only",
+        description="Tell which devices a pod's claims have or would get, or at which hurdle each "
+        "device falls and what change would help. The exit status is 0 if they are allocated or "
+        "fit, 2 if they do not fit, 1 after an error.",
+        allow_abbrev=False,
+    )
+    explain.add_argument("target", nargs="?", metavar="pod/NAME | claim/NAME")
+    explain.add_argument(
+        "-f",
+        "--file",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="manifest to explain instead; its objects need not be in the cluster",
+    )
+    explain.add_argument("-n", "--namespace", default="default", help="Default: default")
+    explain.add_argument(
+        "--kubeconfig",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="the cluster to read. Default: $KUBECONFIG, ~/.kube/config, the pod's service account",
+    )
+    for kind in ("slices", "claims"):
+        explain.add_argument(
+            f"--{kind}",
+            nargs="+",
+            action="extend",
+            default=[],
+            type=pathlib.Path,
+            metavar="FILE",
+            help=f"read files instead of a cluster: `kubectl get resource{kind} -A -o yaml`; "
+            "other kinds (nodes, deviceclasses, pods, templates) may be in them too",
+        )
+    explain.add_argument("--output", choices=("table", "json"), default="table")
+    explain.set_defaults(run=_explain)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    telemetry.configure(level="error", log_format="console")
+    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps import explain  # noqa: PLC0415 - as above
+
+    saved = (*options.slices, *options.claims)
+    asked = explain.Options(
+        target=options.target,
+        manifest=options.file,
+        saved=saved,
+        kubeconfig=options.kubeconfig if saved else _kubeconfig(options.kubeconfig),
+        namespace=options.namespace,
+        output=options.output,
+    )
+    return explain.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} explain")
+
+
+def _kubeconfig(given: pathlib.Path | None) -> pathlib.Path | None:
+    """As kubectl finds it; None for the service account of a pod."""
+    if given is not None:
+        return given
+    if named := os.environ.get("KUBECONFIG"):
+        return pathlib.Path(named)
+    usual = pathlib.Path.home() / ".kube" / "config"
+    return usual if usual.exists() else None
 
 
 def _demo(options: argparse.Namespace) -> int:

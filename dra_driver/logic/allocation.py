@@ -194,8 +194,9 @@ class _Search:
             offered: Sequence[int] = everything[place.start : place.start + 1]
         else:
             offered = range(place.start, len(self._seen.candidates))
+        several = (want.spec.count or 0) - place.taken > 1
         for index in offered:
-            if everything is None and _are_too_few(meant, index, want, place):
+            if several and _are_too_few(meant, index, want, place):
                 return
             if meant[index] != _NOT_MEANT and self._take(place.claim, want, index):
                 start = index + 1 if everything is None else place.start + 1
@@ -288,7 +289,7 @@ class _Search:
 
 
 def _are_too_few(meant: bytearray, start: int, want: demand.Want, place: _Place) -> bool:
-    """Whether from `start` on there are fewer devices than are still to be taken.
+    """Whether from `start` on there are fewer devices than a count asks for still.
 
     Only once all are known: one that is not may be the one whose selector fails with an error.
     """

@@ -24,6 +24,7 @@ class Attribute:
         """Start without devices."""
         self._constraint = constraint
         self._forgets = constraint.distinct and behaviour.distinct_forgets
+        # One alternative of a request at a time, so that its name stands for the request.
         self._values: list[tuple[str, _Value]] = []
 
     def __str__(self) -> str:
@@ -34,7 +35,7 @@ class Attribute:
     def concerns(self, request: str) -> bool:
         """Whether it bounds the devices of a request (`req`) or alternative (`req/alternative`)."""
         named = self._constraint.requests
-        return not named or request in named or _base(request) in named
+        return not named or request in named or request.partition("/")[0] in named
 
     def take(self, request: str, candidate: candidacy.Candidate) -> bool:
         """Add the device; False, and nothing added, if it has no value or the wrong one."""
@@ -46,7 +47,7 @@ class Attribute:
         known = self._remembered()
         agrees = typed not in known if self._constraint.distinct else not known or typed == known[0]
         if agrees:
-            self._values.append((_base(request), typed))
+            self._values.append((request, typed))
         return agrees
 
     def put_back(self) -> None:
@@ -73,7 +74,3 @@ def lookup(device: slices.Device, driver: str, qualified: str) -> slices.Attribu
     value = device.attributes.get(qualified)
     domain, _, name = qualified.partition("/")
     return device.attributes.get(name) if value is None and domain == driver else value
-
-
-def _base(request: str) -> str:
-    return request.partition("/")[0]

@@ -204,7 +204,7 @@ class Inventory:
         own = self._index.of_node(node)
         found = []
         for key, items in sorted(self._index.pools.items()):
-            if key in own or not any(item.counters for item in items):
+            if key in own:
                 continue
             if key not in self._elsewhere:
                 # Any node that the pool has no slice of sees the same of it.

@@ -94,6 +94,15 @@ def test_class_and_request_selectors_must_all_hold():
     assert allocate([pending], other).allocations is None
 
 
+def test_each_request_goes_by_its_own_class():
+    published = slice_of(device("x", model="t4"), device("y", model="h100"))
+    classes = [GPU_CLASS, claims.DeviceClass("h100", (H100,))]
+    pending = claim(exactly("a"), exactly("b"), exactly("c", device_class="h100"))
+    assert allocate([pending], published, classes=classes).allocations is None
+    pending = claim(exactly("a", device_class="h100"), exactly("b"))
+    assert devices_of(allocate([pending], published, classes=classes)) == [[("a", "y"), ("b", "x")]]
+
+
 def test_devices_of_another_node_are_not_seen():
     published = slice_of(*gpus(1), node="node-b", pool="node-b")
     outcome = allocate([claim(exactly())], published)
@@ -106,6 +115,14 @@ class TestAllDevices:
         published = slice_of(*gpus(2, model="h100"), device("x", model="t4"))
         outcome = allocate([claim(exactly("gpu", H100, all_devices=True))], published)
         assert devices_of(outcome) == [[("gpu", "gpu-0"), ("gpu", "gpu-1")]]
+
+    def test_all_takes_them_wherever_they_are_published(self):
+        published = slice_of(
+            device("x", model="t4"), device("a", model="h100"), device("y", model="t4"),
+            device("b", model="h100"),
+        )  # fmt: skip
+        outcome = allocate([claim(exactly("gpu", H100, all_devices=True))], published)
+        assert devices_of(outcome) == [[("gpu", "a"), ("gpu", "b")]]
 
     def test_all_of_nothing_does_not_fit(self):
         published = slice_of(*gpus(2, model="t4"))

@@ -168,7 +168,9 @@ def test_broken_pools_with_counters_are_looked_at_by_other_nodes():
     inventory = pools.Inventory.of(published)
     assert [str(pool) for pool in inventory.unusable_elsewhere(NODE)] == [f"{DRIVER}/node-b"]
     assert inventory.unusable_elsewhere(nodes.Node("node-b")) == ()
-    mended = inventory.update({"0": slice_of(name="0", pool="node-b", node="node-b")})
+    mended = inventory.update(
+        {"0": slice_of(name="0", pool="node-b", node="node-b", extra=COUNTERS)}
+    )
     assert mended.unusable_elsewhere(NODE) == ()
 
 

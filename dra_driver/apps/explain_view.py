@@ -1,0 +1,184 @@
+"""How explanations are shown: tables for a person, JSON for a program."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from dra_driver.adapters import terminal
+from dra_driver.logic import device_hurdles, explaining, granted
+
+MOST = 10
+"""Entries of a list that a table or paragraph shows; JSON has all."""
+
+_STYLES = {
+    explaining.ALLOCATED: "green",
+    explaining.FITS: "green",
+    explaining.DOES_NOT_FIT: "red",
+}
+
+
+def show(
+    explained: Sequence[explaining.Explanation], screen: terminal.Terminal, *, as_json: bool
+) -> None:
+    """Print explanations; JSON is one object with the list `explanations`."""
+    if as_json:
+        body = {"explanations": [dataclasses.asdict(each) for each in explained]}
+        screen.say(json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False))
+        return
+    for each in explained:
+        _show(each, screen)
+
+
+def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
+    style = _STYLES[about.verdict]
+    screen.block(terminal.Block(((f"{about.target}: ", "bold"), (about.verdict, style)), ()))
+    screen.say("")
+    if about.problem is not None:
+        _list("Stopped on every node by an error", _problem(about.problem), screen)
+    if about.granted:
+        screen.table(_granted(about.granted))
+    if about.options:
+        screen.table(_options(about.options))
+        _list("Why these", _reasons(about.options[0]), screen)
+    for report in about.reports:
+        _report(report, screen)
+    misses = [f"{miss.change}  →  {', '.join(miss.devices)}" for miss in about.nearest]
+    if about.nearest:
+        _list("Would fit now with one of these changes, the smallest first", misses, screen)
+    elif about.verdict == explaining.DOES_NOT_FIT and about.problem is None:
+        screen.say("No single change that was tried would make it fit.")
+        screen.say("")
+    if about.groups:
+        _list("Devices that agree", about.groups, screen)
+    _list("Notes", about.notes, screen)
+
+
+def _list(title: str, lines: Sequence[str], screen: terminal.Terminal) -> None:
+    if lines:
+        more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
+        screen.block(terminal.Block(((title, "bold"),), (*lines[:MOST], *more)))
+        screen.say("")
+
+
+def _problem(problem: explaining.Problem) -> list[str]:
+    lines = [problem.message]
+    if problem.expression:
+        lines += problem.expression.splitlines()
+        if problem.column is not None and problem.line is not None:
+            at = len(lines) - len(problem.expression.splitlines()) + problem.line
+            lines.insert(at, " " * (problem.column - 1) + "^")
+    if problem.guarded:
+        lines += ["write instead:", *problem.guarded.splitlines()]
+    return lines
+
+
+def _granted(devices: Sequence[granted.Granted]) -> terminal.Table:
+    return terminal.Table(
+        "Allocated",
+        ("claim", "request", "device", "node", "config in force", "pods", "prepared"),
+        tuple(
+            (
+                item.claim,
+                item.request,
+                _device(item),
+                item.node or "any",
+                _config(item),
+                ", ".join(item.reserved_for) or "none",
+                item.prepared,
+            )
+            for item in devices
+        ),
+    )
+
+
+def _device(item: granted.Granted) -> str:
+    more = [f"share {item.share_id}"] if item.share_id else []
+    more += [*item.consumed, *(["admin access"] if item.admin_access else [])]
+    return f"{item.device} ({', '.join(more)})" if more else item.device
+
+
+def _config(item: granted.Granted) -> str:
+    """The last of each kind, with its source: later ones win."""
+    last = {config.parameters.get("kind", ""): config for config in item.configs}
+    shown = [
+        f"from {config.source}: {json.dumps(config.parameters, sort_keys=True)}"
+        for config in last.values()
+    ]
+    return "; ".join(shown) or "none: the driver's defaults"
+
+
+def _options(options: Sequence[explaining.Option]) -> terminal.Table:
+    rows: list[Sequence[terminal.Cell]] = []
+    for option in options[:MOST]:
+        for index, pick in enumerate(option.picks or (explaining.Pick("", "", "no device"),)):
+            head = "" if index else option.node
+            choice: terminal.Cell = ("first choice", "green") if option.first else ""
+            rows.append((head, "" if index else choice, pick.claim, pick.request, pick.device))
+    if len(options) > MOST:
+        rows.append((f"and {len(options) - MOST} more", "", "", "", ""))
+    return terminal.Table(
+        f"Fits on {len(options)} node{'' if len(options) == 1 else 's'}",
+        ("node", "", "claim", "request", "device"),
+        tuple(rows),
+    )
+
+
+def _reasons(option: explaining.Option) -> list[str]:
+    lines = [
+        f"{pick.request}: {pick.device} is the first in publishing order that does"
+        + (f"; before it: {_summary(pick.before)}" if pick.before else "; none is before it")
+        for pick in option.picks
+    ]
+    lines.append(
+        f"node {option.node}: nodes that meet firstAvailable lists best come first, then those "
+        "with the fewest pods, then by name; a real scheduler also scores CPU, memory and more"
+    )
+    return lines
+
+
+def _summary(groups: Iterable[device_hurdles.Group]) -> str:
+    told = []
+    for group in groups:
+        hurdle = group.hurdle
+        if hurdle == "free":
+            hurdle = "free, but given to another request or ruled out by the rest of the claim"
+        held = f" by {', '.join(group.holders[:MOST])}" if group.holders else ""
+        told.append(f"{group.count} {hurdle}{f' `{group.reason}`' if group.reason else ''}{held}")
+    return ", ".join(told)
+
+
+def _report(report: explaining.Report, screen: terminal.Terminal) -> None:
+    names = ", ".join(report.nodes[:MOST])
+    more = f" and {len(report.nodes) - MOST} more" if len(report.nodes) > MOST else ""
+    title = f"Node{'s' if len(report.nodes) > 1 else ''} {names}{more}"
+    if report.obstacle:
+        _list(title, [report.obstacle], screen)
+        return
+    rows = tuple(row for request in report.requests for row in _rows(request))
+    if rows:
+        columns = ("request", "devices", "hurdle", "which", "values", "held by")
+        screen.table(terminal.Table(title, columns, rows))
+    _list(title if not rows else "Pools that cannot be used", report.defects, screen)
+
+
+def _rows(request: explaining.Request) -> Iterator[Sequence[terminal.Cell]]:
+    wanted = "all" if request.wanted is None else request.wanted
+    head = f"{request.request} ({wanted} of {request.seen})"
+    if not request.groups:
+        yield (head, "0", ("the node has no devices", "red"), "", "", "")
+    for index, group in enumerate(request.groups):
+        style = "green" if group.hurdle == "free" else "yellow"
+        yield (
+            "" if index else head,
+            f"{group.count}",
+            (group.hurdle, style),
+            group.reason,
+            "; ".join(_cut(group.values)),
+            "; ".join(_cut(group.holders)),
+        )
+
+
+def _cut(texts: Sequence[str]) -> Iterator[str]:
+    yield from texts[:MOST]
+    if len(texts) > MOST:
+        yield f"and {len(texts) - MOST} more"

@@ -1,0 +1,173 @@
+"""Where each device that a node sees falls for a request, grouped, with the values that decide."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from dra_driver.logic import candidacy, demand, hurdles, reservations, selection, snapshots
+from dra_driver.model import nodes
+
+Reads = tuple[tuple[str, str], ...]
+"""Path and value of what an expression looked at."""
+
+_KINDS = {
+    reservations.Refusal.IN_USE: hurdles.Kind.IN_USE,
+    reservations.Refusal.CAPACITY: hurdles.Kind.SHARES,
+    reservations.Refusal.COUNTERS: hurdles.Kind.COUNTERS,
+}
+_HELD = frozenset(_KINDS.values())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fall:
+    """Where one device falls, seen alone; with `Kind.FREE` nowhere.
+
+    `failing` are the parts of the selector that do not hold, `index` its place among the
+    selectors of the class or request, `reads` what these parts looked at.
+    """
+
+    candidate: candidacy.Candidate
+    kind: hurdles.Kind
+    detail: str = ""
+    failing: tuple[str, ...] = ()
+    index: int = 0
+    reads: Reads = ()
+    holders: tuple[snapshots.Holder, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Devices that fall at the same hurdle. `values` has each combination of values once."""
+
+    count: int
+    hurdle: str
+    reason: str
+    values: tuple[str, ...]
+    devices: tuple[str, ...]
+    holders: tuple[str, ...]
+
+
+def falls(
+    want: demand.Want,
+    candidates: Iterable[candidacy.Candidate],
+    *,
+    node: nodes.Node,
+    free: reservations.Reservations,
+    holders: snapshots.Holders,
+) -> tuple[Fall, ...]:
+    """Where each device falls, in publishing order; `free` has nothing taken on top."""
+    listed = tuple(candidates)
+    found = []
+    for candidate in listed:
+        fall = _fall(want, candidate, node, free)
+        if fall.kind in _HELD:
+            fall = dataclasses.replace(fall, holders=_holders(candidate, listed, holders, fall))
+        found.append(fall)
+    return tuple(found)
+
+
+def grouped(fallen: Sequence[Fall]) -> tuple[Group, ...]:
+    """Equal falls together, in the order in which hurdles are checked."""
+    order = list(hurdles.Kind)
+    groups: dict[tuple[hurdles.Kind, str], list[Fall]] = collections.defaultdict(list)
+    for fall in fallen:
+        groups[fall.kind, " && ".join(fall.failing) or fall.detail].append(fall)
+    return tuple(
+        Group(
+            count=len(members),
+            hurdle=_WORDS.get(kind, kind.value),
+            reason=reason,
+            values=_values(members),
+            devices=tuple(f"{item.candidate.id}" for item in members),
+            holders=tuple(dict.fromkeys(f"{one}" for item in members for one in item.holders)),
+        )
+        for (kind, reason), members in sorted(
+            groups.items(), key=lambda entry: (order.index(entry[0][0]), entry[0][1])
+        )
+    )
+
+
+def shown(path: str) -> str:
+    """A path by its last name: `device.capacity["d"].memory` is `memory`."""
+    return path if path.endswith("]") else path.rpartition(".")[2]
+
+
+_WORDS = {hurdles.Kind.FREE: "free"}
+
+
+def _fall(
+    want: demand.Want,
+    candidate: candidacy.Candidate,
+    node: nodes.Node,
+    free: reservations.Reservations,
+) -> Fall:
+    for selectors, kind in (
+        (want.class_selectors, hurdles.Kind.CLASS),
+        (want.selectors, hurdles.Kind.SELECTOR),
+    ):
+        for index, selector in enumerate(selectors):
+            if not _holds(selector, candidate):
+                return _unselected(selector, candidate, kind, index)
+    if not candidate.is_on(node):
+        return Fall(candidate, hurdles.Kind.NODE)
+    taken = hurdles.share(want, candidate)
+    if isinstance(taken, hurdles.Hurdle):
+        return Fall(candidate, taken.kind, taken.detail.strip("()"))
+    refusal = free.refusal(want, candidate, taken)
+    blocked = hurdles.unusable(want, candidate)
+    if blocked is not None and (refusal is None or refusal[0] is reservations.Refusal.COUNTERS):
+        return Fall(candidate, blocked.kind, blocked.detail.strip("()"))
+    if refusal is None:
+        return Fall(candidate, hurdles.Kind.FREE)
+    return Fall(candidate, _KINDS[refusal[0]], refusal[1])
+
+
+def _holds(selector: selection.Selector, candidate: candidacy.Candidate) -> bool:
+    try:
+        return selector.matches(candidate.device, candidate.id.driver)
+    except selection.EvaluationError:
+        return False
+
+
+def _unselected(
+    selector: selection.Selector,
+    candidate: candidacy.Candidate,
+    kind: hurdles.Kind,
+    index: int,
+) -> Fall:
+    parts = selector.explain(candidate.device, candidate.id.driver)
+    # An error beside a false part does not count: `&&` takes the false one.
+    failing = [part for part in parts if part.outcome is False]
+    failing = failing or [part for part in parts if part.outcome is not True]
+    sources = tuple(
+        part.source if part.outcome is False else f"{part.source}: {part.outcome}"
+        for part in failing
+    )
+    reads = tuple(dict.fromkeys(read for part in failing for read in part.reads))
+    return Fall(candidate, kind, "", sources or (selector.expression,), index, reads)
+
+
+def _holders(
+    candidate: candidacy.Candidate,
+    listed: Sequence[candidacy.Candidate],
+    holders: snapshots.Holders,
+    fall: Fall,
+) -> tuple[snapshots.Holder, ...]:
+    if fall.kind is not hurdles.Kind.COUNTERS:
+        return holders.get(candidate.id, ())
+    # Whoever has a device that takes from the same counters.
+    rivals = [
+        other
+        for other in listed
+        if other.pool == candidate.pool and other.consumes.keys() & candidate.consumes.keys()
+    ]
+    return tuple(dict.fromkeys(one for other in rivals for one in holders.get(other.id, ())))
+
+
+def _values(members: Sequence[Fall]) -> tuple[str, ...]:
+    counted = collections.Counter(
+        ", ".join(f"{shown(path)} {value}" for path, value in item.reads) for item in members
+    )
+    return tuple(
+        f"{text} ({count}x)" if count > 1 else text for text, count in counted.items() if text
+    )

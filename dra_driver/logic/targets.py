@@ -1,0 +1,158 @@
+"""What is to be explained: a pod with its claims, or a claim alone, stored or in a manifest."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.logic import placing, snapshots
+from dra_driver.model import claims
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """Claims that are allocated together; `bodies` as the API has them.
+
+    `pod` is None for a claim that is explained alone: then every node may take it.
+    """
+
+    title: str
+    pod: placing.Pod | None
+    claims: tuple[claims.ResourceClaim, ...]
+    bodies: tuple[Json, ...]
+    notes: tuple[str, ...] = ()
+    node: str = ""
+    """Where the pod runs, if it does."""
+
+
+def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
+    """The pod or claim that `pod/NAME` or `claim/NAME` names.
+
+    Raises:
+        errors.Rejected: another form, or no such object.
+    """
+    kind, slash, plain = name.partition("/")
+    if not slash or not plain or kind not in {"pod", "claim"}:
+        raise errors.Rejected(f"{name!r}: allowed are pod/NAME and claim/NAME")
+    known = snapshot.pods if kind == "pod" else snapshot.claims
+    body = known.get((namespace, plain))
+    if body is None:
+        others = sorted(each for space, each in known if space == namespace)
+        listed = ", ".join(others[:20]) or "none"
+        raise errors.Rejected(
+            f"{kind} {namespace}/{plain} does not exist; there {_are(len(others))}: {listed}. "
+            "Name its namespace with -n"
+        )
+    return _of_pod(snapshot, body) if kind == "pod" else _of_claim(body)
+
+
+def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[Target, ...]:
+    """The pods of a manifest, workloads' pod templates, and the claims that none of them uses.
+
+    `bodies` are normalized and part of the snapshot too.
+
+    Raises:
+        errors.Rejected: there is nothing to explain, or a claim that is named does not exist.
+    """
+    listed = list(bodies)
+    pods = [pod for body in listed if (pod := _pod(body)) is not None]
+    found = [_of_pod(snapshot, pod) for pod in pods if pod["spec"].get("resourceClaims")]
+    used = {name for pod in pods for name in _names(pod)}
+    for body in listed:
+        name = (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
+        if name in used:
+            continue
+        if body["kind"] == "ResourceClaim":
+            found.append(_of_claim(body))
+        elif body["kind"] == "ResourceClaimTemplate":
+            made = _made(body, body["metadata"]["name"])
+            found.append(dataclasses.replace(_of_claim(made), title=f"template {_name(body)}"))
+    if not found:
+        raise errors.Rejected(
+            "the manifest has no pod with spec.resourceClaims, no ResourceClaim and no "
+            "ResourceClaimTemplate: there is nothing to explain"
+        )
+    return tuple(found)
+
+
+def _pod(body: Json) -> Json | None:
+    """The pod that an object is, or that a workload makes."""
+    if body["kind"] == "Pod":
+        return body
+    spec = body.get("spec") or {}
+    spec = (spec.get("jobTemplate") or {}).get("spec") or spec
+    template = spec.get("template")
+    if not isinstance(template, dict) or "containers" not in (template.get("spec") or {}):
+        return None
+    return {"kind": body["kind"], "metadata": body["metadata"], "spec": template["spec"]}
+
+
+def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
+    namespace = pod["metadata"]["namespace"]
+    for item in pod["spec"].get("resourceClaims") or ():
+        if "resourceClaimName" in item:
+            yield "ResourceClaim", namespace, item["resourceClaimName"]
+        else:
+            yield "ResourceClaimTemplate", namespace, item["resourceClaimTemplateName"]
+
+
+def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
+    pod = placing.parse(body)
+    kind = body.get("kind", "Pod").lower()
+    bodies = [_claim(snapshot, pod, item) for item in pod.claims]
+    if not bodies:
+        raise errors.Rejected(
+            f"{kind} {pod.namespace}/{pod.name} has no spec.resourceClaims: "
+            "there is nothing to explain"
+        )
+    notes = [
+        f"containers ask for {name}: extended resources are not explained, only resourceClaims"
+        for name in pod.extended_resources
+    ]
+    title = f"{kind} {pod.namespace}/{pod.name}"
+    return Target(
+        title, pod, tuple(map(claims.parse, bodies)), tuple(bodies), tuple(notes), _node(body)
+    )
+
+
+def _node(body: Json) -> str:
+    return str((body.get("spec") or {}).get("nodeName") or "")
+
+
+def _claim(snapshot: snapshots.Snapshot, pod: placing.Pod, item: placing.PodClaim) -> Json:
+    if item.claim is not None:
+        found = snapshot.claims.get((pod.namespace, item.claim))
+        kind, name = "claim", item.claim
+    else:
+        name = str(item.template)
+        kind, found = "template", snapshot.templates.get((pod.namespace, name))
+    if found is None:
+        raise errors.Rejected(
+            f"pod {pod.namespace}/{pod.name}, resourceClaims {item.name}: {kind} "
+            f"{pod.namespace}/{name} does not exist: create it, or correct the name"
+        )
+    return found if kind == "claim" else _made(found, f"{pod.name}-{item.name}-*")
+
+
+def _made(template: Json, name: str) -> Json:
+    """The claim that is made of a template."""
+    metadata = template["metadata"]
+    uid = f"not-created/{metadata['namespace']}/{name}"
+    return {
+        "metadata": {"namespace": metadata["namespace"], "name": name, "uid": uid},
+        "spec": template["spec"]["spec"],
+    }
+
+
+def _of_claim(body: Json) -> Target:
+    return Target(f"claim {_name(body)}", None, (claims.parse(body),), (body,))
+
+
+def _name(body: Json) -> str:
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
