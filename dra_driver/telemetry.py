@@ -102,6 +102,10 @@ class Metrics:
             constant,
             registry=self.registry,
         )
+        self._create_series()
+
+    def _create_series(self) -> None:
+        """A rate over a series that appears with its first event would miss that event."""
         self._publish_errors.labels(**self._constant)
         self._prepared.labels(**self._constant, type="gpu")
         for operation in ("prepare", "unprepare"):

@@ -247,7 +247,7 @@ def test_the_demo_takes_files_nodes_and_options(played):
     run(
         "demo", "-f", "a.yaml", "--file", "folder", "--node", "one=t4:1",
         "--node", "two=h100-80gb-hbm3:8,t4:2", "--keep", "--output", "json",
-        "--runtime", "podman", "--timeout", "2.5",
+        "--runtime", "podman", "--timeout", "2.5", "--emulate", "1.36.2",
     )  # fmt: skip
     assert played[0][0] == demo.Options(
         files=(pathlib.Path("a.yaml"), pathlib.Path("folder")),
@@ -256,6 +256,7 @@ def test_the_demo_takes_files_nodes_and_options(played):
         output="json",
         runtime="podman",
         timeout=2.5,
+        emulate="1.36.2",
     )
 
 
@@ -264,3 +265,10 @@ def test_a_node_that_is_none_is_told_and_ends_with_1(played, capsys, node):
     assert run("demo", "--node", node) == 1
     assert capsys.readouterr().err.startswith("dra-driver: ")
     assert played == []
+
+
+def test_a_release_that_cannot_be_emulated_is_told_and_ends_with_1(capsys):
+    assert run("demo", "--emulate", "1.2.3") == 1
+    text = capsys.readouterr().err
+    assert "1.2.3" in text
+    assert "1.36.2" in text

@@ -54,6 +54,7 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     stored = _saved(options) if options.saved else _cluster(options, user_agent)
     given = list(_objects(options.manifest, options.namespace)) if options.manifest else []
     snapshot = snapshots.of([*stored, *given])
+    chosen: tuple[targets.Target, ...]
     if options.target is not None:
         chosen = (targets.named(snapshot, options.target, options.namespace),)
     else:

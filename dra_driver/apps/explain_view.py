@@ -35,8 +35,8 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     screen.say("")
     if about.problem is not None:
         _list("Stopped on every node by an error", _problem(about.problem), screen)
-    if about.granted:
-        screen.table(_granted(about.granted))
+    if about.allocated:
+        screen.table(_granted(about.allocated))
     if about.options:
         screen.table(_options(about.options))
         _list("Why these", _reasons(about.options[0]), screen)

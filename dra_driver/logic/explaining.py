@@ -82,7 +82,7 @@ class Explanation:
 
     target: str
     verdict: str
-    granted: tuple[granted.Granted, ...] = ()
+    allocated: tuple[granted.Granted, ...] = ()
     options: tuple[Option, ...] = ()
     reports: tuple[Report, ...] = ()
     nearest: tuple[nearest_miss.Miss, ...] = ()

@@ -131,7 +131,7 @@ class ClaimController:
         return None
 
     def _generate(self, pod: Json, item: placing.PodClaim) -> Json | None:
-        namespace, name = _key(pod)
+        namespace, _ = _key(pod)
         try:
             template = self._templates.get(str(item.template), namespace) or self._client.get(
                 kube.TEMPLATES, str(item.template), namespace
@@ -142,27 +142,7 @@ class ClaimController:
             )
             self._events.record(pod, "Warning", "FailedResourceClaimCreation", text)
             return None
-        wanted = template["spec"].get("metadata") or {}
-        body = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {
-                "generateName": _base_name(name, item.name),
-                "labels": wanted.get("labels") or {},
-                "annotations": (wanted.get("annotations") or {}) | {POD_CLAIM_NAME: item.name},
-                "ownerReferences": [
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "name": name,
-                        "uid": pod["metadata"]["uid"],
-                        "controller": True,
-                        "blockOwnerDeletion": True,
-                    }
-                ],
-            },
-            "spec": template["spec"]["spec"],
-        }
+        body = _claim_from(template, pod, item)
         try:
             claim = self._client.create(kube.CLAIMS, body, namespace)
         except kube.ApiError as error:
@@ -232,3 +212,29 @@ def _base_name(pod: str, claim: str) -> str:
 
 def _key(body: Json) -> Key:
     return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def _claim_from(template: Json, pod: Json, item: placing.PodClaim) -> Json:
+    """The claim that a template gives a pod, owned by the pod."""
+    wanted = template["spec"].get("metadata") or {}
+    name = pod["metadata"]["name"]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "generateName": _base_name(name, item.name),
+            "labels": wanted.get("labels") or {},
+            "annotations": (wanted.get("annotations") or {}) | {POD_CLAIM_NAME: item.name},
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": name,
+                    "uid": pod["metadata"]["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": template["spec"]["spec"],
+    }
