@@ -2,7 +2,6 @@ import contextlib
 import copy
 import json
 import ssl
-import subprocess
 import threading
 import time
 
@@ -11,6 +10,7 @@ import polling
 import pytest
 import raw_http
 import served_api
+import trustme
 from served_api import CONFIG_MAPS
 
 from dra_driver import errors
@@ -348,15 +348,10 @@ def test_what_is_sent_is_json_with_the_credentials_of_the_kubeconfig(tmp_path):
 
 
 def test_in_a_pod_the_service_account_is_used_and_its_token_followed(tmp_path, monkeypatch):
-    made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", tmp_path / "key", "-out", tmp_path / "ca.crt"],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key")
+    authority.issue_cert("127.0.0.1").configure_cert(context)
     token = tmp_path / "token"
     token.write_text("first")
     incluster = kubernetes.config.incluster_config
