@@ -18,6 +18,9 @@ Json = dict[str, Any]
 FITS, DOES_NOT_FIT = 0, 2
 """Exit statuses; an error is 1."""
 
+_DEFAULT = "default"
+"""The namespace of a stored object whose file does not tell."""
+
 _LISTED = {
     "Node": kube.NODES,
     "Pod": kube.PODS,
@@ -51,7 +54,7 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     """
     if (options.target is None) == (options.manifest is None):
         raise errors.Rejected("name either pod/NAME or claim/NAME, or a manifest with -f FILE")
-    stored = _saved(options) if options.saved else _cluster(options, user_agent)
+    stored = _saved(options) if options.saved else _cluster(options.kubeconfig, user_agent)
     given = list(_objects(options.manifest, options.namespace)) if options.manifest else []
     snapshot = snapshots.of([*stored, *given])
     chosen: tuple[targets.Target, ...]
@@ -68,18 +71,18 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
 def _saved(options: Options) -> list[Json]:
     if options.kubeconfig is not None:
         raise errors.Rejected("--kubeconfig and saved files exclude each other: leave one out")
-    return [body for path in options.saved for body in _objects(path, options.namespace)]
+    return [body for path in options.saved for body in _objects(path, _DEFAULT)]
 
 
-def _cluster(options: Options, user_agent: str) -> list[Json]:
-    client = kube.Client(kubeconfig=options.kubeconfig, user_agent=user_agent)
+def _cluster(kubeconfig: pathlib.Path | None, user_agent: str) -> list[Json]:
+    client = kube.Client(kubeconfig=kubeconfig, user_agent=user_agent)
     try:
-        return [body for kind in _LISTED for body in _all(client, kind, options.namespace)]
+        return [body for kind in _LISTED for body in _all(client, kind)]
     finally:
         client.close()
 
 
-def _all(client: kube.Client, kind: str, namespace: str) -> Iterator[Json]:
+def _all(client: kube.Client, kind: str) -> Iterator[Json]:
     resource = _LISTED[kind]
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     try:
@@ -90,7 +93,7 @@ def _all(client: kube.Client, kind: str, namespace: str) -> Iterator[Json]:
             "Kubernetes 1.34 or newer"
         ) from error
     for item in items:
-        yield snapshots.normalized({**item, "apiVersion": version, "kind": kind}, namespace)
+        yield snapshots.normalized({**item, "apiVersion": version, "kind": kind}, _DEFAULT)
 
 
 def _objects(path: pathlib.Path, namespace: str) -> Iterator[Json]:

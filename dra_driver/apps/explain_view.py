@@ -10,6 +10,9 @@ from dra_driver.logic import device_hurdles, explaining, granted
 MOST = 10
 """Entries of a list that a table or paragraph shows; JSON has all."""
 
+MOST_TABLES = 20
+"""Tables of nodes; JSON has all."""
+
 _STYLES = {
     explaining.ALLOCATED: "green",
     explaining.FITS: "green",
@@ -34,17 +37,23 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     screen.block(terminal.Block(((f"{about.target}: ", "bold"), (about.verdict, style)), ()))
     screen.say("")
     if about.problem is not None:
-        _list("Stopped on every node by an error", _problem(about.problem), screen)
+        _list("Stopped on every node by an error", _problem(about.problem), screen, most=100)
     if about.allocated:
         screen.table(_granted(about.allocated))
+        unknown = any(item.prepared == granted.UNKNOWN for item in about.allocated)
+        _list("Prepared or not", [granted.UNKNOWN] if unknown else [], screen)
     if about.options:
         screen.table(_options(about.options))
         _list("Why these", _reasons(about.options[0]), screen)
-    for report in about.reports:
+    for report in about.reports[:MOST_TABLES]:
         _report(report, screen)
+    if len(about.reports) > MOST_TABLES:
+        left = sum(len(report.nodes) for report in about.reports[MOST_TABLES:])
+        screen.say(f"{left} more nodes, each different: --output json has all of them.")
+        screen.say("")
     misses = [f"{miss.change}  →  {', '.join(miss.devices)}" for miss in about.nearest]
     if about.nearest:
-        _list("Would fit now with one of these changes, the smallest first", misses, screen)
+        _list("Would fit now with any one of these, the smallest change first", misses, screen)
     elif about.verdict == explaining.DOES_NOT_FIT and about.problem is None:
         screen.say("No single change that was tried would make it fit.")
         screen.say("")
@@ -53,10 +62,10 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     _list("Notes", about.notes, screen)
 
 
-def _list(title: str, lines: Sequence[str], screen: terminal.Terminal) -> None:
+def _list(title: str, lines: Sequence[str], screen: terminal.Terminal, *, most: int = MOST) -> None:
     if lines:
-        more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
-        screen.block(terminal.Block(((title, "bold"),), (*lines[:MOST], *more)))
+        more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+        screen.block(terminal.Block(((title, "bold"),), (*lines[:most], *more)))
         screen.say("")
 
 
@@ -67,8 +76,10 @@ def _problem(problem: explaining.Problem) -> list[str]:
         if problem.column is not None and problem.line is not None:
             at = len(lines) - len(problem.expression.splitlines()) + problem.line
             lines.insert(at, " " * (problem.column - 1) + "^")
+    if problem.elsewhere:
+        lines += ["devices have:", *problem.elsewhere]
     if problem.guarded:
-        lines += ["write instead:", *problem.guarded.splitlines()]
+        lines += ["if some devices lack it, write:", *problem.guarded.splitlines()]
     return lines
 
 
@@ -84,7 +95,7 @@ def _granted(devices: Sequence[granted.Granted]) -> terminal.Table:
                 item.node or "any",
                 _config(item),
                 ", ".join(item.reserved_for) or "none",
-                item.prepared,
+                "?" if item.prepared == granted.UNKNOWN else item.prepared,
             )
             for item in devices
         ),
@@ -139,11 +150,10 @@ def _reasons(option: explaining.Option) -> list[str]:
 def _summary(groups: Iterable[device_hurdles.Group]) -> str:
     told = []
     for group in groups:
-        hurdle = group.hurdle
-        if hurdle == "free":
-            hurdle = "free, but given to another request or ruled out by the rest of the claim"
         held = f" by {', '.join(group.holders[:MOST])}" if group.holders else ""
-        told.append(f"{group.count} {hurdle}{f' `{group.reason}`' if group.reason else ''}{held}")
+        told.append(
+            f"{group.count} {group.hurdle}{f' `{group.reason}`' if group.reason else ''}{held}"
+        )
     return ", ".join(told)
 
 
@@ -156,9 +166,21 @@ def _report(report: explaining.Report, screen: terminal.Terminal) -> None:
         return
     rows = tuple(row for request in report.requests for row in _rows(request))
     if rows:
-        columns = ("request", "devices", "hurdle", "which", "values", "held by")
-        screen.table(terminal.Table(title, columns, rows))
+        screen.table(_filled(title, rows))
     _list(title if not rows else "Pools that cannot be used", report.defects, screen)
+
+
+_COLUMNS = ("request", "devices", "hurdle", "which", "values", "held by")
+
+
+def _filled(title: str, rows: Sequence[Sequence[terminal.Cell]]) -> terminal.Table:
+    """The table without its empty columns: what is left gets their width."""
+    used = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
+    return terminal.Table(
+        title,
+        tuple(_COLUMNS[index] for index in used),
+        tuple([row[index] for index in used] for row in rows),
+    )
 
 
 def _rows(request: explaining.Request) -> Iterator[Sequence[terminal.Cell]]:

@@ -4,11 +4,16 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from dra_driver.logic import candidacy, demand, hurdles, reservations, selection, snapshots
+from dra_driver.logic import (
+    candidacy,
+    comparisons,
+    demand,
+    hurdles,
+    reservations,
+    selection,
+    snapshots,
+)
 from dra_driver.model import nodes
-
-Reads = tuple[tuple[str, str], ...]
-"""Path and value of what an expression looked at."""
 
 _KINDS = {
     reservations.Refusal.IN_USE: hurdles.Kind.IN_USE,
@@ -22,16 +27,15 @@ _HELD = frozenset(_KINDS.values())
 class Fall:
     """Where one device falls, seen alone; with `Kind.FREE` nowhere.
 
-    `failing` are the parts of the selector that do not hold, `index` its place among the
-    selectors of the class or request, `reads` what these parts looked at.
+    `failing` are the parts of the selector that do not hold, `values` says for each of them what
+    it met.
     """
 
     candidate: candidacy.Candidate
     kind: hurdles.Kind
     detail: str = ""
     failing: tuple[str, ...] = ()
-    index: int = 0
-    reads: Reads = ()
+    values: tuple[str, ...] = ()
     holders: tuple[snapshots.Holder, ...] = ()
 
 
@@ -87,11 +91,6 @@ def grouped(fallen: Sequence[Fall]) -> tuple[Group, ...]:
     )
 
 
-def shown(path: str) -> str:
-    """A path by its last name: `device.capacity["d"].memory` is `memory`."""
-    return path if path.endswith("]") else path.rpartition(".")[2]
-
-
 _WORDS = {hurdles.Kind.FREE: "free"}
 
 
@@ -105,9 +104,9 @@ def _fall(
         (want.class_selectors, hurdles.Kind.CLASS),
         (want.selectors, hurdles.Kind.SELECTOR),
     ):
-        for index, selector in enumerate(selectors):
+        for selector in selectors:
             if not _holds(selector, candidate):
-                return _unselected(selector, candidate, kind, index)
+                return _unselected(selector, candidate, kind)
     if not candidate.is_on(node):
         return Fall(candidate, hurdles.Kind.NODE)
     taken = hurdles.share(want, candidate)
@@ -130,10 +129,7 @@ def _holds(selector: selection.Selector, candidate: candidacy.Candidate) -> bool
 
 
 def _unselected(
-    selector: selection.Selector,
-    candidate: candidacy.Candidate,
-    kind: hurdles.Kind,
-    index: int,
+    selector: selection.Selector, candidate: candidacy.Candidate, kind: hurdles.Kind
 ) -> Fall:
     parts = selector.explain(candidate.device, candidate.id.driver)
     # An error beside a false part does not count: `&&` takes the false one.
@@ -143,8 +139,8 @@ def _unselected(
         part.source if part.outcome is False else f"{part.source}: {part.outcome}"
         for part in failing
     )
-    reads = tuple(dict.fromkeys(read for part in failing for read in part.reads))
-    return Fall(candidate, kind, "", sources or (selector.expression,), index, reads)
+    values = dict.fromkeys(comparisons.told(part.source, part.reads) for part in failing)
+    return Fall(candidate, kind, "", sources or (selector.expression,), tuple(values))
 
 
 def _holders(
@@ -166,7 +162,7 @@ def _holders(
 
 def _values(members: Sequence[Fall]) -> tuple[str, ...]:
     counted = collections.Counter(
-        ", ".join(f"{shown(path)} {value}" for path, value in item.reads) for item in members
+        ", ".join(text for text in item.values if text) for item in members
     )
     return tuple(
         f"{text} ({count}x)" if count > 1 else text for text, count in counted.items() if text

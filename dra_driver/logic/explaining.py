@@ -5,13 +5,16 @@ real scheduler takes one by scores that are not worked out here.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver.logic import (
     allocation,
+    binding,
     demand,
     device_hurdles,
     granted,
+    hurdles,
+    misnamed,
     nearest_miss,
     placing,
     reservations,
@@ -67,13 +70,18 @@ class Option:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """An error that stops the pod on every node; of an expression, with its place and a remedy."""
+    """An error that stops the pod on every node; of an expression, with its place and remedies.
+
+    `guarded` asks for an attribute before it reads it, `elsewhere` are paths where devices have
+    one of that name.
+    """
 
     message: str
     expression: str = ""
     line: int | None = None
     column: int | None = None
     guarded: str = ""
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,14 +108,28 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
         for each in granted.of(body, snapshot)
     )
     pending = [claim for claim in target.claims if claim.allocation is None]
-    about = Explanation(target.title, ALLOCATED, has, notes=(*snapshot.notes, *target.notes))
+    notes = (*snapshot.notes, *target.notes, *_unready(target))
+    about = Explanation(target.title, ALLOCATED, has, notes=notes)
     if not pending and (target.pod is None or target.node):
         return about
+    if target.blocked:
+        problem = Problem("; ".join(target.blocked))
+        return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=problem)
     try:
         plan = demand.plan(pending, snapshot.classes)
         return _decided(about, _Search(target, plan, snapshot), done=not pending)
     except demand.Aborted as error:
-        return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=_problem(error))
+        return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=_problem(error, snapshot))
+
+
+def _unready(target: targets.Target) -> Iterator[str]:
+    """Devices that are allocated and not ready for the pod."""
+    for claim, body in zip(target.claims, target.bodies, strict=True):
+        name = f"claim {claim.ref.namespace}/{claim.ref.name}"
+        for text in binding.pending(body):
+            yield f"{name} waits for {text}"
+        for text in binding.failed(body):
+            yield f"{name} will not become ready: {text} is true"
 
 
 def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanation:
@@ -215,25 +237,36 @@ class _Search:
         self, node: nodes.Node, outcome: allocation.Outcome, with_reasons: bool
     ) -> tuple[Pick, ...]:
         falls = self._falls(node) if with_reasons else {}
-        picks = []
+        picks: list[Pick] = []
+        taken: set[slices.DeviceId] = set()
         for item, given in zip(self.plan, outcome.allocations or (), strict=True):
             wants = {want.name: want for want in item.wants}
             for result in given.results:
-                before = _before(falls.get(wants[result.request], ()), result.device)
+                before = _before(falls.get(wants[result.request], ()), result.device, taken)
                 name = f"{item.claim.ref.namespace}/{item.claim.ref.name}"
                 groups = device_hurdles.grouped(before)
                 picks.append(Pick(name, result.request, f"{result.device}", groups))
+                taken.add(result.device)
         return tuple(picks)
 
 
 def _before(
-    fallen: Iterable[device_hurdles.Fall], device: slices.DeviceId
+    fallen: Iterable[device_hurdles.Fall],
+    device: slices.DeviceId,
+    taken: Collection[slices.DeviceId],
 ) -> list[device_hurdles.Fall]:
+    """The devices before one in publishing order; those that the target has `taken` are not told.
+
+    One that is free all the same was passed over for the sake of the whole.
+    """
     found: list[device_hurdles.Fall] = []
     for fall in fallen:
         if fall.candidate.id == device:
             break
-        found.append(fall)
+        if fall.kind is hurdles.Kind.FREE and fall.candidate.id not in taken:
+            found.append(dataclasses.replace(fall, kind=hurdles.Kind.TOGETHER))
+        elif fall.kind is not hurdles.Kind.FREE:
+            found.append(fall)
     return found
 
 
@@ -291,9 +324,11 @@ def _signature(spot: nearest_miss.Spot) -> object:
     )
 
 
-def _problem(error: demand.Aborted) -> Problem:
+def _problem(error: demand.Aborted, snapshot: snapshots.Snapshot) -> Problem:
     cause = error.__cause__
     if not isinstance(cause, selection.SelectorError):
         return Problem(str(error))
     guarded = cause.guarded if isinstance(cause, selection.EvaluationError) else None
-    return Problem(str(error), cause.expression, cause.line, cause.column, guarded or "")
+    everything = (c for node in snapshot.nodes for c in snapshot.inventory.seen(node).candidates)
+    elsewhere = misnamed.elsewhere(cause.problem, everything)
+    return Problem(str(error), cause.expression, cause.line, cause.column, guarded or "", elsewhere)

@@ -28,11 +28,15 @@ Edits = Mapping[demand.Want, demand.Want]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Miss:
-    """A change after which the claims fit, on which node and with which devices."""
+    """A change after which the claims fit, on which node and with which devices.
+
+    `size` is of how many parts the change consists.
+    """
 
     change: str
     node: str
     devices: tuple[str, ...]
+    size: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,8 +59,11 @@ def find(plan: demand.Plan, spots: Sequence[Spot], snapshot: snapshots.Snapshot)
     """What would make the plan fit on one of these nodes."""
     trials = _Trials(plan, spots, snapshot)
     found = [miss for kind in _KINDS for miss in kind(trials)]
-    unique = {miss.change: miss for miss in reversed(found)}
-    return Found(tuple(reversed(unique.values())), trials.left > 0)
+    unique: dict[str, Miss] = {}
+    for miss in found:
+        unique.setdefault(miss.change, miss)
+    misses = sorted(unique.values(), key=lambda miss: miss.size)
+    return Found(tuple(misses), trials.left > 0)
 
 
 def groups(plan: demand.Plan, spots: Sequence[Spot]) -> tuple[str, ...]:
@@ -130,16 +137,20 @@ def _selectors(trials: _Trials) -> Iterator[Miss]:
         for fall in trials.falls(want):
             if fall.kind is hurdles.Kind.SELECTOR:
                 sets.setdefault(_failing(want, fall), fall)
+        enough: list[set[tuple[int, str]]] = []
         for failing, fall in sorted(sets.items(), key=lambda e: (len(e[0]), e[0]))[:MAX_SETS]:
+            if any(smaller <= set(failing) for smaller in enough):
+                continue
             selectors = _without(want, fall, failing)
             if selectors is not None:
                 parts = " and ".join(f"`{source}`" for _, source in failing)
-                values = ", ".join(f"{device_hurdles.shown(p)} {v}" for p, v in fall.reads)
-                told = f" ({fall.candidate.id} has {values})" if values else ""
+                values = ", ".join(filter(None, fall.values))
+                told = f" ({fall.candidate.id}: {values})" if values else ""
                 edit = dataclasses.replace(want, selectors=selectors)
-                yield from trials.edited(
-                    f'drop {parts} from request "{want.name}"{told}', {want: edit}
-                )
+                change = f'drop {parts} from request "{want.name}"{told}'
+                for miss in trials.edited(change, {want: edit}):
+                    enough.append(set(failing))
+                    yield dataclasses.replace(miss, size=len(failing))
 
 
 def _failing(want: demand.Want, fall: device_hurdles.Fall) -> tuple[tuple[int, str], ...]:
@@ -179,7 +190,7 @@ def _holders(trials: _Trials) -> Iterator[Miss]:
         miss for _, one in sorted(held.items()) for miss in trials.tried(*_freed(trials, [one]))
     ]
     yield from single
-    if single or len(held) < 2:
+    if single:
         return
     needed = [one for _, one in sorted(held.items())]
     if not list(trials.tried(*_freed(trials, needed))):
@@ -188,7 +199,8 @@ def _holders(trials: _Trials) -> Iterator[Miss]:
         fewer = [other for other in needed if other is not one]
         if list(trials.tried(*_freed(trials, fewer))):
             needed = fewer
-    yield from trials.tried(*_freed(trials, needed))
+    for miss in trials.tried(*_freed(trials, needed)):
+        yield dataclasses.replace(miss, size=len(needed))
 
 
 def _freed(

@@ -25,6 +25,8 @@ class Target:
     notes: tuple[str, ...] = ()
     node: str = ""
     """Where the pod runs, if it does."""
+    blocked: tuple[str, ...] = ()
+    """Why the scheduler does not even look for devices."""
 
 
 def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
@@ -113,12 +115,33 @@ def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
     ]
     title = f"{kind} {pod.namespace}/{pod.name}"
     return Target(
-        title, pod, tuple(map(claims.parse, bodies)), tuple(bodies), tuple(notes), _node(body)
+        title=title,
+        pod=pod,
+        claims=tuple(map(claims.parse, bodies)),
+        bodies=tuple(bodies),
+        notes=tuple(notes),
+        node=str((body.get("spec") or {}).get("nodeName") or ""),
+        blocked=tuple(_blocked(pod, body, bodies)),
     )
 
 
-def _node(body: Json) -> str:
-    return str((body.get("spec") or {}).get("nodeName") or "")
+def _blocked(pod: placing.Pod, body: Json, bodies: Iterable[Json]) -> Iterator[str]:
+    gates = (body.get("spec") or {}).get("schedulingGates") or ()
+    if gates:
+        names = ", ".join(gate["name"] for gate in gates)
+        yield f"the pod has scheduling gates ({names}): it waits until they are removed"
+    of_template = {item.claim for item in pod.claims if item.template is not None}
+    for claim in bodies:
+        metadata, status = claim["metadata"], claim.get("status") or {}
+        name = f"claim {_name(claim)}"
+        if "deletionTimestamp" in metadata:
+            yield f"{name} is being deleted: delete the pod too, or wait for a new claim"
+        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or ()]
+        if metadata["name"] in of_template and pod.uid not in owners:
+            yield f"{name} was not made for this pod: rename or delete it"
+        users = [user["uid"] for user in status.get("reservedFor") or ()]
+        if pod.uid not in users and len(users) >= placing.MAX_CONSUMERS:
+            yield f"{name} is in use by {len(users)} pods, the most allowed: make another claim"
 
 
 def _claim(snapshot: snapshots.Snapshot, pod: placing.Pod, item: placing.PodClaim) -> Json:

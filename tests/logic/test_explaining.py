@@ -1,0 +1,485 @@
+"""Why claims have, would get, or cannot get devices, worked out for small clusters."""
+
+import pytest
+from explain_scene import (
+    A,
+    C,
+    claim,
+    device_class,
+    explain,
+    fallen,
+    gpu,
+    held,
+    node,
+    pod,
+    pool,
+    request,
+    snapshot,
+    template,
+    wanted,
+)
+
+from dra_driver import errors
+from dra_driver.logic import explaining, granted, snapshots, targets
+
+BIG = f"{C}.memory.compareTo(quantity('16Gi')) >= 0"
+SAME_NUMA = {"matchAttribute": "gpu.example.com/numa"}
+HOPPER = f"{A}.architecture == 'Hopper'"
+
+
+class TestThatDoNotFit:
+    def test_each_device_falls_at_one_hurdle_with_the_part_that_fails_and_its_value(self):
+        about = explain(
+            "claim/mine",
+            pool(
+                "a",
+                gpu("small", memory="15Gi", architecture="Hopper"),
+                gpu("old", memory="40Gi", architecture="Ampere"),
+                gpu("neither", memory="8Gi", architecture="Turing"),
+                gpu("tainted", memory="80Gi", architecture="Hopper", taint="broken"),
+                gpu("used", memory="80Gi", architecture="Hopper"),
+            ),
+            held("theirs", "a/used", pods=("train",)),
+            claim("mine", request(f"{BIG} && {HOPPER}")),
+        )
+        assert about.verdict == explaining.DOES_NOT_FIT
+        (report,) = about.reports
+        assert report.nodes == ("a",)
+        assert fallen(report) == [
+            (1, "not matched by selector", HOPPER),
+            (1, "not matched by selector", BIG),
+            (1, "not matched by selector", f"{BIG} && {HOPPER}"),
+            (1, "in use", ""),
+            (1, "tainted", "broken:NoSchedule"),
+        ]
+        groups = {group.devices: group for group in report.requests[0].groups}
+        assert groups["gpu.example.com/a/small",].values == ("memory 15Gi < 16Gi",)
+        assert groups["gpu.example.com/a/neither",].values == (
+            'memory 8Gi < 16Gi, architecture "Turing" != "Hopper"',
+        )
+        assert groups["gpu.example.com/a/used",].holders == ("claim default/theirs (pod train)",)
+
+    def test_devices_of_another_class_fall_at_the_class(self):
+        about = explain(
+            "claim/mine",
+            device_class(f"{A}.type == 'mig'"),
+            pool("a", gpu("x", type="gpu"), gpu("y", type="gpu")),
+            claim("mine"),
+        )
+        assert fallen(about.reports[0]) == [(2, "not matched by class", f"{A}.type == 'mig'")]
+        assert about.reports[0].requests[0].groups[0].values == ('type "gpu" != "mig" (2x)',)
+
+    def test_a_capacity_that_is_too_small_is_told_with_its_size(self):
+        asked = request(capacity={"requests": {"memory": "16Gi"}})
+        about = explain("claim/mine", pool("a", gpu("x", memory="8Gi")), claim("mine", asked))
+        assert fallen(about.reports[0]) == [(1, "too small", "memory 8Gi < 16Gi")]
+
+    def test_who_has_the_counters_that_a_partition_needs_is_told(self):
+        def part(name):
+            needs = [{"counterSet": "card", "counters": {"memory": {"value": "40Gi"}}}]
+            return gpu(name, extra={"consumesCounters": needs})
+
+        counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+        about = explain(
+            "claim/mine",
+            pool("a", part("left"), part("right"), sharedCounters=counters),
+            held("theirs", "a/left", pods=("train",)),
+            claim("mine"),
+        )
+        assert fallen(about.reports[0]) == [
+            (1, "in use", ""),
+            (1, "no room beside what is in use", ""),
+        ]
+        assert about.reports[0].requests[0].groups[1].holders == (
+            "claim default/theirs (pod train)",
+        )
+
+    def test_a_device_of_another_node_in_a_pool_of_several_is_told(self):
+        about = explain(
+            "claim/mine",
+            node("a"),
+            device_class(),
+            pool(
+                "a",
+                gpu("x", extra={"nodeName": "b"}),
+                gpu("y", taint="broken", extra={"nodeName": "a"}),
+                perDeviceNodeSelection=True,
+                nodeName=None,
+            ),
+            claim("mine"),
+        )
+        assert fallen(about.reports[0]) == [
+            (1, "not on this node", ""),
+            (1, "tainted", "broken:NoSchedule"),
+        ]
+
+    def test_a_taint_counts_before_counters(self):
+        needs = [{"counterSet": "card", "counters": {"memory": {"value": "40Gi"}}}]
+        counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+        about = explain(
+            "claim/mine",
+            pool(
+                "a",
+                gpu("left", extra={"consumesCounters": needs}),
+                gpu("right", taint="broken", extra={"consumesCounters": needs}),
+                sharedCounters=counters,
+            ),
+            held("theirs", "a/left"),
+            claim("mine"),
+        )
+        assert fallen(about.reports[0]) == [
+            (1, "in use", ""),
+            (1, "tainted", "broken:NoSchedule"),
+        ]
+
+    def test_a_pool_without_all_its_slices_is_told(self):
+        about = explain("claim/mine", pool("a", gpu("x"), count=2), claim("mine"))
+        (report,) = about.reports
+        assert report.defects == ("pool gpu.example.com/a is incomplete: 1 of 2 slices",)
+        assert report.requests[0].seen == 0
+
+    def test_nodes_that_are_alike_are_told_together(self):
+        pools = [pool(name, gpu("x", memory="8Gi")) for name in ("a", "b", "c")]
+        about = explain(
+            "claim/mine", *pools, pool("d", gpu("x", memory="9Gi")), claim("mine", request(BIG))
+        )
+        assert [report.nodes for report in about.reports] == [("a", "b", "c"), ("d",)]
+        assert fallen(about.reports[0]) == [(3, "not matched by selector", BIG)]
+        assert about.reports[0].requests[0].groups[0].values == ("memory 8Gi < 16Gi (3x)",)
+
+    def test_a_node_that_does_not_take_the_pod_is_told_with_its_reason(self):
+        about = explain(
+            "pod/train",
+            node("a", taints=[{"key": "maintenance", "effect": "NoSchedule"}]),
+            pool("a", gpu("x")),
+            claim("mine"),
+            pod("train", claims={"gpu": "mine"}),
+        )
+        assert about.verdict == explaining.DOES_NOT_FIT
+        reason = "node(s) had untolerated taint {maintenance}"
+        assert about.reports == (explaining.Report(("a",), reason),)
+        assert [miss.change for miss in about.nearest] == [
+            f"node a has the devices, but does not take the pod: {reason}"
+        ]
+
+    def test_a_node_that_takes_neither_the_pod_nor_has_devices_is_no_way_out(self):
+        about = explain(
+            "pod/train",
+            node("a", unschedulable=True),
+            pool("a", gpu("x", taint="broken")),
+            claim("mine"),
+            pod("train", claims={"gpu": "mine"}),
+        )
+        assert about.reports == (explaining.Report(("a",), "node(s) were unschedulable"),)
+        assert about.nearest == ()
+
+    def test_claims_on_different_nodes_are_told(self):
+        about = explain(
+            "pod/train",
+            pool("a", gpu("x")),
+            pool("b", gpu("x")),
+            held("one", "a/x"),
+            held("other", "b/x"),
+            pod("train", claims={"left": "one", "right": "other"}),
+        )
+        assert about.verdict == explaining.DOES_NOT_FIT
+        assert {report.nodes: report.obstacle for report in about.reports} == {
+            ("a",): "node(s) cannot use the devices that claim other has",
+            ("b",): "node(s) cannot use the devices that claim one has",
+        }
+
+
+class TestThatTheSchedulerDoesNotLookAt:
+    SLICE = pool("a", gpu("x"))
+
+    def problem(self, *bodies):
+        about = explain("pod/train", self.SLICE, *bodies)
+        assert about.verdict == explaining.DOES_NOT_FIT
+        return about.problem.message
+
+    def test_a_pod_with_a_scheduling_gate(self):
+        gated = pod("train", claims={"gpu": "mine"}, schedulingGates=[{"name": "quota"}])
+        assert self.problem(claim("mine"), gated) == (
+            "the pod has scheduling gates (quota): it waits until they are removed"
+        )
+
+    def test_a_claim_that_is_being_deleted(self):
+        leaving = claim("mine")
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        told = self.problem(leaving, pod("train", claims={"gpu": "mine"}))
+        assert told.startswith("claim default/mine is being deleted")
+
+    def test_a_claim_of_another_pod_in_the_place_of_its_own(self):
+        made = pod("train", templates={"gpu": "t"})
+        made["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "mine"}]}
+        told = self.problem(claim("mine"), template("t"), made)
+        assert told.startswith("claim default/mine was not made for this pod")
+
+    def test_a_claim_that_is_in_use_by_as_many_pods_as_may(self):
+        full = held("mine", "a/x", pods=tuple(f"p{index}" for index in range(256)))
+        told = self.problem(full, pod("train", claims={"gpu": "mine"}))
+        assert told.startswith("claim default/mine is in use by 256 pods")
+
+
+class TestWithErrors:
+    def test_a_missing_attribute_is_told_with_the_guarded_expression(self):
+        text = f'{A}.nope == "x"'
+        about = explain("claim/mine", pool("a", gpu("x")), claim("mine", request(text)))
+        assert about.verdict == explaining.DOES_NOT_FIT
+        assert about.problem.expression == text
+        assert about.problem.guarded == f'"nope" in {A} && {text}'
+        assert "device gpu.example.com/a/x" in about.problem.message
+        assert (about.problem.line, about.problem.column) == (1, text.index("nope") + 1)
+
+    @pytest.mark.parametrize(
+        ("read", "path"),
+        [
+            (f"{A}.memory == 1", f"{C}.memory"),
+            ('device.attributes["else.example.com"].model == "x"', f"{A}.model"),
+            (f'{A}.MODEL == "x"', f"{A}.model"),
+            (f'{A}.modle == "x"', f"{A}.model"),
+            (f'{A}.root == "x"', 'device.attributes["pci.example.com"].root'),
+        ],
+    )
+    def test_what_devices_have_elsewhere_is_told(self, read, path):
+        device = gpu("x", memory="8Gi", model="h100", pci__root="r")
+        device["attributes"]["pci.example.com/root"] = device["attributes"].pop("pci/root")
+        about = explain("claim/mine", pool("a", device), claim("mine", request(read)))
+        assert about.problem.elsewhere == (path,)
+
+    def test_what_no_device_has_is_nowhere(self):
+        about = explain(
+            "claim/mine", pool("a", gpu("x", model="h")), claim("mine", request(f"{A}.zz"))
+        )
+        assert about.problem.elsewhere == ()
+
+    def test_a_syntax_error_is_told_with_its_place(self):
+        about = explain(
+            "claim/mine", pool("a", gpu("x")), claim("mine", request("device.driver ==\n  &&"))
+        )
+        assert (about.problem.line, about.problem.column) == (2, 3)
+        assert not about.problem.guarded
+
+    def test_a_class_that_does_not_exist_is_told(self):
+        about = explain("claim/mine", claim("mine", request(of_class="nope")))
+        assert about.problem.message.startswith(
+            'claim default/mine, request "gpu": device class nope does not exist'
+        )
+
+
+class TestThatFit:
+    def test_every_node_that_fits_is_told_and_the_first_choice_with_its_reason(self):
+        about = explain(
+            "claim/mine",
+            pool("b", gpu("x", memory="80Gi")),
+            pool("a", gpu("small", memory="8Gi"), gpu("used", memory="80Gi"),
+                 gpu("good", memory="80Gi"), gpu("later", memory="80Gi")),
+            held("theirs", "a/used", pods=("train",)),
+            claim("mine", request(BIG)),
+        )  # fmt: skip
+        assert about.verdict == explaining.FITS
+        assert [(o.node, o.first, [p.device for p in o.picks]) for o in about.options] == [
+            ("a", True, ["gpu.example.com/a/good"]),
+            ("b", False, ["gpu.example.com/b/x"]),
+        ]
+        (pick,) = about.options[0].picks
+        assert [(group.hurdle, group.devices) for group in pick.before] == [
+            ("not matched by selector", ("gpu.example.com/a/small",)),
+            ("in use", ("gpu.example.com/a/used",)),
+        ]
+
+    def test_a_free_device_that_the_constraint_rules_out_is_told(self):
+        about = explain(
+            "claim/mine",
+            pool("a", gpu("x", numa=0), gpu("y", numa=1), gpu("z", numa=1)),
+            claim("mine", request(count=2), constraints=[SAME_NUMA]),
+        )
+        first, second = about.options[0].picks
+        assert [first.device, second.device] == ["gpu.example.com/a/y", "gpu.example.com/a/z"]
+        assert [group.devices for group in first.before] == [("gpu.example.com/a/x",)]
+        # Not y: the same claim has it.
+        assert [group.devices for group in second.before] == [("gpu.example.com/a/x",)]
+        assert "not together" in first.before[0].hurdle
+
+    def test_the_node_that_meets_preferences_best_is_the_first_choice(self):
+        asked = {
+            "name": "gpu",
+            "firstAvailable": [
+                {"name": "big", **wanted(BIG)},
+                {"name": "any", **wanted()},
+            ],
+        }
+        about = explain(
+            "claim/mine",
+            pool("a", gpu("x", memory="8Gi")),
+            pool("b", gpu("x", memory="80Gi")),
+            claim("mine", asked),
+        )
+        assert [(o.node, [p.request for p in o.picks]) for o in about.options] == [
+            ("b", ["gpu/big"]),
+            ("a", ["gpu/any"]),
+        ]
+
+    def test_the_node_with_the_fewest_running_pods_comes_first(self):
+        about = explain(
+            "claim/mine",
+            pool("a", gpu("x")),
+            pool("b", gpu("x")),
+            pod("busy", nodeName="a"),
+            *[pod(name, nodeName="b") | {"status": {"phase": "Failed"}} for name in ("p", "q")],
+            claim("mine"),
+        )
+        assert [option.node for option in about.options] == ["b", "a"]
+
+    def test_all_claims_of_a_pod_are_tried_together(self):
+        one_each = {"left": "t", "right": "t"}
+        both = [template("t"), pod("train", templates=one_each)]
+        assert explain("pod/train", pool("a", gpu("x")), *both).verdict == explaining.DOES_NOT_FIT
+        about = explain("pod/train", pool("a", gpu("x"), gpu("y")), *both)
+        assert [(pick.claim, pick.device) for pick in about.options[0].picks] == [
+            ("default/train-left-*", "gpu.example.com/a/x"),
+            ("default/train-right-*", "gpu.example.com/a/y"),
+        ]
+
+
+class TestAllocated:
+    CONFIGS = (
+        {"source": "FromClass", "opaque": {"driver": "gpu.example.com", "parameters": {"a": 1}}},
+        {"source": "FromClaim", "requests": ["gpu"],
+         "opaque": {"driver": "gpu.example.com", "parameters": {"a": 2}}},
+        {"source": "FromClaim", "requests": ["other"],
+         "opaque": {"driver": "gpu.example.com", "parameters": {"a": 3}}},
+        {"source": "FromClaim", "opaque": {"driver": "else.example.com", "parameters": {}}},
+    )  # fmt: skip
+
+    def test_device_node_configs_and_pods_are_told(self):
+        mine = held("mine", "a/x", pods=("train",), config=list(self.CONFIGS))
+        about = explain("claim/mine", pool("a", gpu("x")), mine)
+        assert about.verdict == explaining.ALLOCATED
+        (has,) = about.allocated
+        assert (has.device, has.node, has.reserved_for) == ("gpu.example.com/a/x", "a", ("train",))
+        assert has.configs == (
+            granted.Config("class", {"a": 1}),
+            granted.Config("claim", {"a": 2}),
+        )
+        assert has.prepared == granted.UNKNOWN
+
+    def test_a_pod_without_a_node_keeps_what_its_claim_has(self):
+        mine = held("mine", "a/x")
+        waiting = pod("train", claims={"gpu": "mine"})
+        about = explain("pod/train", pool("a", gpu("x")), pool("b", gpu("x")), mine, waiting)
+        assert about.verdict == explaining.ALLOCATED
+        assert (about.allocated[0].node, about.options) == ("a", ())
+
+    def test_what_the_driver_reported_of_a_device_is_told(self):
+        mine = held("mine", "a/x")
+        mine["status"]["devices"] = [
+            {"driver": "gpu.example.com", "pool": "a", "device": "x",
+             "conditions": [{"type": "Ready", "status": "True"}]},
+        ]  # fmt: skip
+        (has,) = explain("claim/mine", pool("a", gpu("x")), mine).allocated
+        assert has.prepared == "reported by the driver: Ready=True"
+
+    def test_of_a_share_only_its_own_report_counts(self):
+        mine = held("mine", "a/x")
+        mine["status"]["allocation"]["devices"]["results"][0] |= {
+            "shareID": "one",
+            "consumedCapacity": {"memory": "8Gi"},
+        }
+        place = {"driver": "gpu.example.com", "pool": "a", "device": "x"}
+        mine["status"]["devices"] = [
+            place | {"shareID": "other", "conditions": [{"type": "Bad", "status": "True"}]},
+            place | {"shareID": "one"},
+        ]
+        (has,) = explain("claim/mine", pool("a", gpu("x")), mine).allocated
+        assert (has.share_id, has.consumed) == ("one", ("memory 8Gi",))
+        assert has.prepared == "reported by the driver: without conditions"
+
+    def test_the_node_is_that_of_the_slice_where_the_allocation_names_none(self):
+        mine = held("mine", "a/x")
+        del mine["status"]["allocation"]["nodeSelector"]
+        (has,) = explain("claim/mine", pool("a", gpu("x")), mine).allocated
+        assert has.node == "a"
+
+    def test_a_device_that_is_not_ready_is_told(self):
+        mine = held("mine", "a/x")
+        result = mine["status"]["allocation"]["devices"]["results"][0]
+        result["bindingConditions"] = ["Attached"]
+        about = explain("claim/mine", pool("a", gpu("x")), mine)
+        assert about.notes == (
+            "claim default/mine waits for condition Attached of device gpu.example.com/a/x",
+        )
+
+
+class TestTargets:
+    def test_a_name_that_does_not_exist_is_refused_with_those_that_do(self):
+        with pytest.raises(errors.Rejected, match=r"claim default/nope does not exist.*mine"):
+            explain("claim/nope", claim("mine"))
+
+    @pytest.mark.parametrize("name", ["mine", "node/mine", "pod/"])
+    def test_another_form_is_refused(self, name):
+        with pytest.raises(errors.Rejected, match="allowed are pod/NAME and claim/NAME"):
+            explain(name, claim("mine"))
+
+    def test_a_pod_without_claims_is_refused(self):
+        with pytest.raises(errors.Rejected, match=r"no spec\.resourceClaims"):
+            explain("pod/plain", pod("plain"))
+
+    def test_a_template_that_does_not_exist_is_refused(self):
+        with pytest.raises(errors.Rejected, match="template default/t does not exist"):
+            explain("pod/train", pod("train", templates={"gpu": "t"}))
+
+    def test_a_manifest_gives_its_pods_and_the_claims_that_none_uses(self):
+        bodies = [template("used"), template("free"), pod("train", templates={"gpu": "used"})]
+        inner = pod("x", templates={"gpu": "used"})
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "night"},
+            "spec": {"template": {"spec": inner["spec"]}},
+        }
+        cron = job | {
+            "kind": "CronJob",
+            "metadata": {"name": "often"},
+            "spec": {"jobTemplate": {"spec": job["spec"]}},
+        }
+        normal = [snapshots.normalized(body, "team") for body in [*bodies, job, cron]]
+        found = targets.in_manifest(snapshots.of(normal), normal)
+        assert [target.title for target in found] == [
+            "pod team/train",
+            "job team/night",
+            "cronjob team/often",
+            "template team/free",
+        ]
+
+
+class TestSnapshots:
+    def test_a_claim_with_a_status_and_no_allocation_holds_nothing(self):
+        waiting = claim("mine") | {"status": {"reservedFor": []}}
+        assert snapshot(waiting, pool("a", gpu("x"))).holders == {}
+
+    def test_what_is_missing_is_assumed_and_told(self):
+        scene = snapshots.of([snapshots.normalized(pool("a", gpu("x")), "default")])
+        assert [each.name for each in scene.nodes] == ["a"]
+        assert sorted(scene.classes) == ["gpu.nvidia.com"]
+        assert scene.notes == (
+            "no DeviceClasses were given: assumed are gpu.nvidia.com",
+            (
+                "no Nodes were given: assumed are those that the slices name, "
+                "without labels and taints"
+            ),
+        )
+
+    def test_a_slice_that_cannot_be_read_is_told(self):
+        scene = snapshot(pool("a", gpu("x", memory="lots")))
+        assert "ResourceSlice slice-a was left out" in scene.notes[0]
+
+    def test_an_older_version_is_refused_with_the_way_to_convert_it(self):
+        body = claim("mine") | {"apiVersion": "resource.k8s.io/v1beta1"}
+        with pytest.raises(errors.Rejected, match=r"kubectl get resourceclaims\.v1\.resource"):
+            snapshots.normalized(body, "default")
+
+    def test_an_object_without_a_field_that_it_needs_is_refused_by_name(self):
+        body = claim("mine", {"name": "gpu", "exactly": {"count": 1}})
+        with pytest.raises(errors.Rejected, match=r"ResourceClaim mine is no valid.*deviceClassN"):
+            snapshots.normalized(body, "default")
