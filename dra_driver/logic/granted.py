@@ -1,7 +1,7 @@
 """What an allocated claim has: devices, where they are, the config in force, who uses them."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_driver.logic import snapshots
@@ -10,6 +10,10 @@ from dra_driver.model import claims
 Json = dict[str, Any]
 
 UNKNOWN = "not shown by the API: only the driver on the node knows whether it is prepared"
+
+_STARTED = ("Running", "Succeeded", "Failed")
+"""Phases of a pod whose claims were prepared: the kubelet does that before it starts a container
+(Kubernetes 1.36, `pkg/kubelet/kubelet_pods.go`)."""
 
 _SOURCES = {claims.FROM_CLASS: "class", claims.FROM_CLAIM: "claim"}
 
@@ -27,7 +31,7 @@ class Granted:
     """A device that a claim has.
 
     `configs` are all that concern it, in the order of the allocation; the last of a kind is in
-    force. `prepared` is as far as the API tells it.
+    force. `prepared` is what the driver reports, or else what follows from the phase of the pods.
     """
 
     claim: str
@@ -68,7 +72,7 @@ def _granted(body: Json, snapshot: snapshots.Snapshot) -> Iterator[Granted]:
                 if config.driver == result.device.driver and _applies(config, result)
             ),
             reserved_for=tuple(user["name"] for user in users),
-            prepared=_prepared(body, result),
+            prepared=_reported(body, result) or _by_pods(claim.ref.namespace, users, snapshot),
         )
 
 
@@ -86,11 +90,25 @@ def _node(allocation: claims.Allocation) -> str | None:
     return None
 
 
-def _prepared(body: Json, result: claims.Result) -> str:
+def _reported(body: Json, result: claims.Result) -> str | None:
     wanted = (result.device.driver, result.device.pool, result.device.device)
     for entry in (body.get("status") or {}).get("devices") or ():
         named = (entry["driver"], entry["pool"], entry["device"])
         if named == wanted and entry.get("shareID") == result.share_id:
             told = [f"{item['type']}={item['status']}" for item in entry.get("conditions") or ()]
             return f"reported by the driver: {', '.join(told) or 'without conditions'}"
-    return UNKNOWN
+    return None
+
+
+def _by_pods(namespace: str, users: Iterable[Json], snapshot: snapshots.Snapshot) -> str:
+    """Whether a pod that uses the claim has been started with it."""
+    phases = {}
+    for user in users:
+        pod = snapshot.pods.get((namespace, user["name"]))
+        if pod is not None and user.get("resource") == "pods":
+            phases[user["name"]] = (pod.get("status") or {}).get("phase") or "Pending"
+    for name, phase in sorted(phases.items()):
+        if phase in _STARTED:
+            return f"yes: pod {name} is {phase}"
+    waiting = [f"pod {name} is {phase}" for name, phase in sorted(phases.items())]
+    return f"not yet: {', '.join(waiting)}" if waiting else UNKNOWN

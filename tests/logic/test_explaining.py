@@ -364,6 +364,29 @@ class TestAllocated:
         )
         assert has.prepared == granted.UNKNOWN
 
+    @pytest.mark.parametrize(
+        ("phases", "told"),
+        [
+            ({"train": "Running"}, "yes: pod train is Running"),
+            ({"train": "Succeeded"}, "yes: pod train is Succeeded"),
+            ({"train": "Pending"}, "not yet: pod train is Pending"),
+            ({"train": None}, "not yet: pod train is Pending"),
+            ({"eval": "Pending", "train": "Running"}, "yes: pod train is Running"),
+            (
+                {"eval": "Pending", "train": "Pending"},
+                "not yet: pod eval is Pending, pod train is Pending",
+            ),
+        ],
+    )
+    def test_whether_it_is_prepared_follows_from_the_pods_that_use_it(self, phases, told):
+        mine = held("mine", "a/x", pods=tuple(phases))
+        users = [
+            pod(name, claims={"gpu": "mine"}) | ({"status": {"phase": phase}} if phase else {})
+            for name, phase in phases.items()
+        ]
+        (has,) = explain("claim/mine", pool("a", gpu("x")), mine, *users).allocated
+        assert has.prepared == told
+
     def test_a_pod_without_a_node_keeps_what_its_claim_has(self):
         mine = held("mine", "a/x")
         waiting = pod("train", claims={"gpu": "mine"})
