@@ -11,16 +11,12 @@ from dra_driver.logic import (
     hurdles,
     reservations,
     selection,
+    shortfalls,
     snapshots,
 )
 from dra_driver.model import nodes
 
-_KINDS = {
-    reservations.Refusal.IN_USE: hurdles.Kind.IN_USE,
-    reservations.Refusal.CAPACITY: hurdles.Kind.SHARES,
-    reservations.Refusal.COUNTERS: hurdles.Kind.COUNTERS,
-}
-_HELD = frozenset(_KINDS.values())
+_HELD = frozenset(shortfalls.KINDS.values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,16 +105,10 @@ def _fall(
                 return _unselected(selector, candidate, kind)
     if not candidate.is_on(node):
         return Fall(candidate, hurdles.Kind.NODE)
-    taken = hurdles.share(want, candidate)
-    if isinstance(taken, hurdles.Hurdle):
-        return Fall(candidate, taken.kind, taken.detail.strip("()"))
-    refusal = free.refusal(want, candidate, taken)
-    blocked = hurdles.unusable(want, candidate)
-    if blocked is not None and (refusal is None or refusal[0] is reservations.Refusal.COUNTERS):
-        return Fall(candidate, blocked.kind, blocked.detail.strip("()"))
-    if refusal is None:
+    hurdle = shortfalls.of_selected(want, candidate, free)
+    if hurdle is None:
         return Fall(candidate, hurdles.Kind.FREE)
-    return Fall(candidate, _KINDS[refusal[0]], refusal[1])
+    return Fall(candidate, hurdle.kind, hurdle.detail.removeprefix("(").removesuffix(")"))
 
 
 def _holds(selector: selection.Selector, candidate: candidacy.Candidate) -> bool:

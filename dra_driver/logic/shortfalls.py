@@ -69,8 +69,13 @@ def _hurdle(
     except demand.Aborted:
         # The search skips devices in use before it evaluates; only such a one can get here.
         return hurdles.Hurdle(hurdles.Kind.IN_USE)
-    if fixed is not None:
-        return fixed
+    return fixed or of_selected(want, candidate, free) or _TOGETHER
+
+
+def of_selected(
+    want: demand.Want, candidate: candidacy.Candidate, free: reservations.Reservations
+) -> hurdles.Hurdle | None:
+    """Where a device falls that the selectors and the node let through; None: nowhere, alone."""
     taken = hurdles.share(want, candidate)
     if isinstance(taken, hurdles.Hurdle):
         return taken
@@ -79,9 +84,9 @@ def _hurdle(
     if blocked is not None and (refusal is None or refusal[0] is reservations.Refusal.COUNTERS):
         return blocked
     if refusal is None:
-        return _TOGETHER
+        return None
     kind, detail = refusal
-    return hurdles.Hurdle(_KINDS[kind], f"({detail})" if detail else "")
+    return hurdles.Hurdle(KINDS[kind], f"({detail})" if detail else "")
 
 
 def _shortfall(want: demand.Want, fallen: Sequence[hurdles.Hurdle]) -> Shortfall:
@@ -116,7 +121,7 @@ _TOGETHER = hurdles.Hurdle(hurdles.Kind.TOGETHER)
 _BLOCKING_ALL = frozenset(
     {hurdles.Kind.IN_USE, hurdles.Kind.TAINT, hurdles.Kind.COUNTERS, hurdles.Kind.UNSUPPORTED}
 )
-_KINDS = {
+KINDS = {
     reservations.Refusal.IN_USE: hurdles.Kind.IN_USE,
     reservations.Refusal.CAPACITY: hurdles.Kind.SHARES,
     reservations.Refusal.COUNTERS: hurdles.Kind.COUNTERS,
