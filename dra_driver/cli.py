@@ -61,23 +61,7 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "default) or Unschedulable.",
         allow_abbrev=False,
     )
-    demo.add_argument(
-        "-f",
-        "--file",
-        action="append",
-        default=[],
-        type=pathlib.Path,
-        metavar="FILE",
-        help="manifest, or folder of manifests; may be repeated. Default: demo/quickstart",
-    )
-    demo.add_argument(
-        "--node",
-        action="append",
-        default=[],
-        metavar="NAME=MODEL:COUNT[,MODEL:COUNT]...",
-        help="a node and its simulated GPUs; may be repeated. Default: three nodes with A100, "
-        "H100, and T4 with V100",
-    )
+    _add_demo_inputs(demo)
     demo.add_argument(
         "--keep", action="store_true", help="leave the cluster running until Ctrl-C, for kubectl"
     )
@@ -103,6 +87,26 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "without them",
     )
     demo.set_defaults(run=_demo)
+
+
+def _add_demo_inputs(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        default=[],
+        type=pathlib.Path,
+        metavar="FILE",
+        help="manifest, or folder of manifests; may be repeated. Default: demo/quickstart",
+    )
+    demo.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="NAME=MODEL:COUNT[,MODEL:COUNT]...",
+        help="a node and its simulated GPUs; may be repeated. Default: three nodes with A100, "
+        "H100, and T4 with V100",
+    )
 
 
 def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
