@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 import pytest
+import structlog
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/bin"
 _PODMAN_TOOLS = ("podman", "runc", "busybox", "unshare")
@@ -20,3 +21,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker(no_gpu)
         if "podman" in item.keywords and not has_podman:
             item.add_marker(no_podman)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was():
+    """A test that sets logging up writes to a stream that is closed after it."""
+    yield
+    structlog.reset_defaults()

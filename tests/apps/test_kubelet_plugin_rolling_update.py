@@ -116,7 +116,7 @@ def test_without_the_newest_the_old_one_answers_and_publishes(own_old, own_new, 
     getattr(own_new, end)()
     assert own_old.kubelet.prepare(ref) == answer
     wipe(own_cluster)
-    assert len(own_old.log(WRITTEN)) == 2
+    assert len(own_old.wait_log(WRITTEN, count=2)) == 2
     own_old.kubelet.unprepare(ref)
 
 
