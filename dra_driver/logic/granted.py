@@ -11,9 +11,10 @@ Json = dict[str, Any]
 
 UNKNOWN = "not shown by the API: only the driver on the node knows whether it is prepared"
 
-_STARTED = ("Running", "Succeeded", "Failed")
-"""Phases of a pod whose claims were prepared: the kubelet does that before it starts a container
-(Kubernetes 1.36, `pkg/kubelet/kubelet_pods.go`)."""
+_RUNNING = "Running"
+_ENDED = ("Succeeded", "Failed")
+"""The kubelet prepares a pod's claims before it starts a container, and unprepares them, after the
+last pod, before it reports the end (Kubernetes 1.36, `pkg/kubelet/kubelet.go`)."""
 
 _SOURCES = {claims.FROM_CLASS: "class", claims.FROM_CLAIM: "claim"}
 
@@ -101,14 +102,16 @@ def _reported(body: Json, result: claims.Result) -> str | None:
 
 
 def _by_pods(namespace: str, users: Iterable[Json], snapshot: snapshots.Snapshot) -> str:
-    """Whether a pod that uses the claim has been started with it."""
+    """Whether a pod that uses the claim runs with it."""
     phases = {}
     for user in users:
         pod = snapshot.pods.get((namespace, user["name"]))
         if pod is not None and user.get("resource") == "pods":
             phases[user["name"]] = (pod.get("status") or {}).get("phase") or "Pending"
     for name, phase in sorted(phases.items()):
-        if phase in _STARTED:
+        if phase == _RUNNING:
             return f"yes: pod {name} is {phase}"
-    waiting = [f"pod {name} is {phase}" for name, phase in sorted(phases.items())]
-    return f"not yet: {', '.join(waiting)}" if waiting else UNKNOWN
+    if not phases:
+        return UNKNOWN
+    word = "no longer" if set(phases.values()) <= set(_ENDED) else "not yet"
+    return f"{word}: " + ", ".join(f"pod {n} is {phase}" for n, phase in sorted(phases.items()))

@@ -368,7 +368,13 @@ class TestAllocated:
         ("phases", "told"),
         [
             ({"train": "Running"}, "yes: pod train is Running"),
-            ({"train": "Succeeded"}, "yes: pod train is Succeeded"),
+            ({"train": "Succeeded"}, "no longer: pod train is Succeeded"),
+            ({"train": "Failed"}, "no longer: pod train is Failed"),
+            ({"eval": "Failed", "train": "Running"}, "yes: pod train is Running"),
+            (
+                {"eval": "Failed", "train": "Pending"},
+                "not yet: pod eval is Failed, pod train is Pending",
+            ),
             ({"train": "Pending"}, "not yet: pod train is Pending"),
             ({"train": None}, "not yet: pod train is Pending"),
             ({"eval": "Pending", "train": "Running"}, "yes: pod train is Running"),
