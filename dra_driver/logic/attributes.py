@@ -5,8 +5,10 @@ Names without a domain belong to the driver that publishes them. NUMA is one of 
 """
 
 import re
+from collections.abc import Mapping
 
-from dra_driver.model import devices, quantities, slices, versions
+from dra_driver import errors
+from dra_driver.model import devices, mig, quantities, slices, versions
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -20,23 +22,17 @@ _TIME_SLICE_SINCE = (7, 0)
 _DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
 
 
-def device(gpu: devices.Gpu) -> slices.Device:
-    """The whole GPU as a device. A fact that is not known is left out, and so is one too long."""
-    candidates: dict[str, slices.AttributeValue | None] = {
+def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
+    """The whole GPU as a device. A fact that is not known is left out, and so is one too long.
+
+    One that can be had in parts tells how much of each engine it has, as its partitions do.
+    """
+    facts = {
         "type": "gpu",
         "uuid": gpu.uuid,
         "index": gpu.index,
         "minor": gpu.minor,
-        "productName": gpu.product_name,
-        "brand": gpu.brand,
-        "architecture": gpu.architecture,
-        "cudaComputeCapability": _version(gpu.compute_capability),
-        "cudaDriverVersion": _version(gpu.cuda_driver_version),
-        "driverVersion": driver_version(gpu.driver_version),
-        "addressingMode": gpu.addressing_mode,
-        "numaNode": gpu.numa_node,
-        PCI_BUS_ID: gpu.pci_address,
-        PCIE_ROOT: gpu.pcie_root,
+        **_card_facts(gpu),
         "migCapable": gpu.mig_capable,
         "mpsCapable": _since(_MPS_SINCE, gpu.compute_capability),
         "timeSliceCapable": _since(_TIME_SLICE_SINCE, gpu.compute_capability),
@@ -44,15 +40,47 @@ def device(gpu: devices.Gpu) -> slices.Device:
     capacity = {}
     if gpu.memory_bytes is not None:
         capacity["memory"] = quantities.of_bytes(gpu.memory_bytes)
-    return slices.Device(
-        name=devices.gpu_device_name(gpu.minor),
-        attributes={
-            name: value
-            for name, value in candidates.items()
-            if value is not None and _length(value) <= MAX_VALUE_LENGTH
-        },
-        capacity=capacity,
-    )
+    if partitionable:
+        capacity |= {
+            name: _count(max(engines(profile)[name] for profile in gpu.profiles))
+            for name in (engines(gpu.profiles[0]) if gpu.profiles else ())
+        }
+    return slices.Device(devices.gpu_device_name(gpu.minor), _known(facts), capacity)
+
+
+def partition(offer: devices.Offer) -> slices.Device:
+    """A partition as a device; one that exists tells its UUID and its memory slices too."""
+    gpu, profile, spot = offer.gpu, offer.profile, offer.spot
+    if profile is None or spot is None:
+        raise errors.Rejected(f"{offer.card} is no partition")
+    facts = {
+        "type": "mig",
+        "uuid": offer.instance.uuid if offer.instance else None,
+        "parentUUID": gpu.uuid,
+        "profile": profile.name,
+        "memorySlices": spot.placement.size,
+        "placementStart": spot.placement.start,
+        **_card_facts(gpu),
+    }
+    capacity = {name: _count(number) for name, number in engines(profile).items()}
+    capacity["memory"] = quantities.of_bytes(profile.memory_mib * 2**20)
+    if offer.instance is not None:
+        covered = range(spot.placement.start, spot.placement.start + spot.placement.size)
+        capacity |= {f"memorySlice{number}": _count(1) for number in covered}
+    name = devices.mig_device_name(gpu.minor, profile.name, spot)
+    return slices.Device(name, _known(facts), capacity)
+
+
+def engines(profile: mig.Profile) -> dict[str, int]:
+    """What a partition has of the engines of its GPU, by the names of capacities."""
+    return {
+        "multiprocessors": profile.multiprocessors,
+        "copyEngines": profile.copy_engines,
+        "decoders": profile.decoders,
+        "encoders": profile.encoders,
+        "jpegEngines": profile.jpeg_engines,
+        "ofaEngines": profile.ofa_engines,
+    }
 
 
 def driver_version(text: str | None) -> slices.Version | None:
@@ -63,6 +91,36 @@ def driver_version(text: str | None) -> slices.Version | None:
     if text is None or not _DRIVER_VERSION.fullmatch(text):
         return None
     return slices.Version(versions.normalize(text))
+
+
+def _card_facts(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
+    """What a partition has in common with its GPU."""
+    return {
+        "productName": gpu.product_name,
+        "brand": gpu.brand,
+        "architecture": gpu.architecture,
+        "cudaComputeCapability": _version(gpu.compute_capability),
+        "cudaDriverVersion": _version(gpu.cuda_driver_version),
+        "driverVersion": driver_version(gpu.driver_version),
+        "addressingMode": gpu.addressing_mode,
+        "numaNode": gpu.numa_node,
+        PCI_BUS_ID: gpu.pci_address,
+        PCIE_ROOT: gpu.pcie_root,
+    }
+
+
+def _known(
+    facts: Mapping[str, slices.AttributeValue | None],
+) -> dict[str, slices.AttributeValue]:
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is not None and _length(value) <= MAX_VALUE_LENGTH
+    }
+
+
+def _count(number: int) -> quantities.Quantity:
+    return quantities.of_amount(number, quantities.Format.DECIMAL_SI)
 
 
 def _version(parts: tuple[int, int] | None) -> slices.Version | None:

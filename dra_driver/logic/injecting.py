@@ -5,10 +5,11 @@ loader's cache. Without it they are mounted, under each of their names, in one d
 loader finds through the environment: the directory that NVIDIA's own images have in their path.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from dra_driver import errors
 from dra_driver.logic import cdi
-from dra_driver.model import driver
+from dra_driver.model import devices, driver, mig
 
 LIBRARY_DIR = "/usr/local/nvidia/lib64"
 BINARY_DIR = "/usr/bin"
@@ -19,11 +20,13 @@ _SOCKET_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate", "noexec")
 def injection(
     files: driver.DriverFiles,
     control: Iterable[driver.DeviceNode],
-    gpus: Mapping[str, driver.DeviceNode],
+    own: Mapping[str, Sequence[driver.DeviceNode]],
 ) -> cdi.Injection:
-    """The edits for the GPUs with these nodes, by device name.
+    """The edits for the devices with these nodes, by device name.
 
-    `control` are the nodes that every GPU needs besides its own (`/dev/nvidiactl`, ...).
+    `control` are the nodes that every device needs besides its own (`/dev/nvidiactl`, ...). Several
+    instances of a GPU each bring the node of that GPU: any one of them may be injected alone, and a
+    runtime takes a path that it is given twice once.
     """
     mounts = (
         *_library_mounts(files),
@@ -37,8 +40,25 @@ def injection(
         env["LD_LIBRARY_PATH"] = LIBRARY_DIR
     common = cdi.Edits(env=env, device_nodes=tuple(control), mounts=mounts, hooks=_hooks(files))
     return cdi.Injection(
-        common, {name: cdi.Edits(device_nodes=(node,)) for name, node in gpus.items()}
+        common, {name: cdi.Edits(device_nodes=tuple(nodes)) for name, nodes in own.items()}
     )
+
+
+def compute_instance(
+    name: str, gpu: devices.Gpu, instance: mig.Instance
+) -> tuple[int, mig.MigUuid]:
+    """The id and the UUID of the compute instance that spans the instance, as device `name`.
+
+    Raises:
+        errors.Rejected: it has none, or is cut into several.
+    """
+    if instance.ci is None or instance.uuid is None:
+        raise errors.Rejected(
+            f"device {name!r}: GPU instance {instance.gi} of {gpu.uuid} has not one compute "
+            "instance that spans it, and a container needs that; `nvidia-smi mig -lci` on the node "
+            "lists those that there are"
+        )
+    return instance.ci, instance.uuid
 
 
 def _library_mounts(files: driver.DriverFiles) -> list[cdi.Mount]:

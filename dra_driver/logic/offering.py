@@ -1,32 +1,277 @@
-"""Which devices a node offers, and in which order: the scheduler takes the first that fits."""
+"""Which devices a node offers, and in which order: the scheduler takes the first that fits.
+
+Slices are profile-major: all of the smallest profile first, of all GPUs, and whole GPUs last, so
+that the order inside one profile can change in one write.
+"""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dra_driver.logic import attributes
-from dra_driver.model import devices, slices
+from dra_driver.logic import attributes, catalog, packing, placements, publishing
+from dra_driver.model import devices, mig, quantities, slices
+
+COUNTER_SET = "{card}-counter-set"
+"""The peer's name of a GPU's counter set."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """What is in use on the node.
+
+    `lost` are devices whose GPU was seen earlier and is not there now; `held` are the devices of
+    claims by name; `published` is what is published now, in order.
+    """
+
+    lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
+    held: Collection[str] = frozenset()
+    published: Sequence[slices.Device] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """How devices are ordered and written.
+
+    `may_reorder` is off while a new order would come too soon after the last one.
+    """
+
+    driver_name: str
+    order: packing.Policy = "pack"
+    layout: publishing.Layout = publishing.Layout.SPLIT
+    may_reorder: bool = True
 
 
 def offer(
-    offered: Mapping[str, devices.Gpu],
-    lost: Mapping[str, devices.Gpu],
-    held: Collection[str],
-    published: Sequence[slices.Device],
-    *,
-    driver_name: str,
-) -> list[slices.Device]:
-    """The devices to publish, by minor number.
+    cards: Sequence[catalog.Card], state: State, policy: Policy
+) -> tuple[publishing.Content, ...]:
+    """The content of the node's slices, in publishing order.
 
-    A device that a claim holds stays listed when its GPU is gone, so that whoever looks for it
-    finds it: with a taint, and with the facts that are remembered or `published`.
+    A device that a claim holds stays listed when it can no longer be offered, so that whoever
+    looks for it finds it: as it was, and with a taint if its GPU is gone.
     """
-    devices_by_name = {name: attributes.device(gpu) for name, gpu in offered.items()}
-    known = {device.name: device for device in published}
-    for name in sorted(set(held) - offered.keys()):
-        gone = attributes.device(lost[name]) if name in lost else known.get(name)
-        if gone is not None:
-            devices_by_name[name] = _tainted(gone, f"{driver_name}/gpu-lost")
-    return sorted(devices_by_name.values(), key=_minor)
+    cards = sorted(cards, key=lambda card: card.gpu.minor)
+    if policy.layout is publishing.Layout.PLAIN:
+        cards = [_without_counters(card) for card in cards]
+    groups = _Groups(cards, state, policy)
+    partitioned = [card for card in cards if card.counters]
+    sets = {card.name: _counter_set(card) for card in partitioned}
+    if policy.layout is publishing.Layout.COMBINED:
+        return groups.combined(sets)
+    return (*_counter_slices(list(sets.values())), *groups.contents())
+
+
+def is_partition(offered: devices.Offer) -> bool:
+    """Whether it is one that is made for a claim."""
+    return offered.spot is not None and offered.instance is None
+
+
+def taken(held: Collection[str], cards: Sequence[catalog.Card]) -> packing.Taken:
+    """What claims, and instances of others, take of each card, by its name."""
+    found: dict[str, set[mig.Spot | None]] = {
+        card.name: {one.spot for one in card.foreign} for card in cards
+    }
+    for card in cards:
+        if card.name in held:
+            found[card.name].add(None)
+        found[card.name] |= {
+            offered.spot for name, offered in card.offers.items() if name in held and offered.spot
+        }
+    return found
+
+
+class _Groups:
+    """The node's devices by what they are, each group in its order."""
+
+    def __init__(self, cards: Sequence[catalog.Card], state: State, policy: Policy) -> None:
+        self._cards = cards
+        self._state = state
+        self._policy = policy
+        self._positions = {device.name: at for at, device in enumerate(state.published)}
+        self._gpus = [(card.name, card.gpu.profiles) for card in cards if card.gpu.profiles]
+        self._taken = taken(state.held, cards)
+        self._sets = {card.name for card in cards if card.counters}
+        self._kept = self._kept_devices()
+
+    def contents(self) -> tuple[publishing.Content, ...]:
+        """Slices by profile, smallest first; then whole GPUs."""
+        chunks = [*self._partitions(), *self._rest()]
+        return tuple(publishing.Content(tuple(chunk)) for chunk in chunks if chunk)
+
+    def combined(self, sets: Mapping[str, publishing.CounterSet]) -> tuple[publishing.Content, ...]:
+        """A slice for each GPU with counters, which holds them too; then the other devices."""
+        by_card: dict[str, list[slices.Device]] = {name: [] for name in sets}
+        others: list[slices.Device] = []
+        for device in (one for chunk in (*self._partitions(), *self._rest()) for one in chunk):
+            by_card.get(_set_of(device), others).append(device)
+        return (
+            *(publishing.Content(tuple(by_card[name]), (sets[name],)) for name in sets),
+            *(publishing.Content(tuple(chunk)) for chunk in publishing.chunks(others)),
+        )
+
+    def _partitions(self) -> Iterator[list[slices.Device]]:
+        fitting = self._fitting()
+        kept = {name: device for name, device in self._kept.items() if _is_mig(device)}
+        for group in packing.order(self._policy.order, self._gpus, self._taken):
+            found = self._devices_of(group, kept)
+            for chunk in _by_cards(found, self._policy.layout):
+                yield self._settled(chunk, fitting)
+        # What is kept of GPUs that do not tell their profiles any more.
+        yield from publishing.chunks([kept[name] for name in sorted(kept)])
+
+    def _devices_of(
+        self, group: packing.Group, kept: dict[str, slices.Device]
+    ) -> list[tuple[str, slices.Device]]:
+        """The group's devices with their cards; those of `kept` that belong to it are moved."""
+        by_name = {card.name: card for card in self._cards}
+        found = []
+        for card_name, spot in group.members:
+            if spot is None or group.profile is None:
+                continue
+            card = by_name[card_name]
+            name = devices.mig_device_name(card.gpu.minor, group.profile, spot)
+            offered = card.offers.get(name)
+            if offered is not None:
+                found.append((card_name, self._device(card, offered)))
+            elif name in kept:
+                found.append((card_name, kept[name]))
+            kept.pop(name, None)
+        return found
+
+    def _rest(self) -> Iterator[list[slices.Device]]:
+        whole = {
+            name: self._device(card, offered)
+            for card in self._cards
+            for name, offered in card.offers.items()
+            if offered.spot is None
+        }
+        whole |= {name: device for name, device in self._kept.items() if not _is_mig(device)}
+        ordered = sorted(whole.values(), key=_minor, reverse=bool(self._sets))
+        yield from publishing.chunks(ordered)
+
+    def _device(self, card: catalog.Card, offered: devices.Offer) -> slices.Device:
+        if offered.spot is None:
+            device = attributes.device(offered.gpu, partitionable=bool(card.counters))
+            amounts: Mapping[str, int] = card.counters
+        else:
+            device = attributes.partition(offered)
+            amounts = (
+                placements.consumption(
+                    offered.gpu.profiles, offered.profile, offered.spot.placement
+                )
+                if offered.profile is not None and offered.instance is None
+                else {}
+            )
+        return _consuming(device, card.name, amounts) if card.counters and amounts else device
+
+    def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:
+        """The chunk in the published order, where that is as good or a new one has to wait."""
+        names = [device.name for device in chunk]
+        if not all(name in self._positions for name in names):
+            return chunk
+        before = sorted(names, key=lambda name: self._positions[name])
+        if self._policy.may_reorder:
+            before = list(packing.settle(before, names, fitting))
+        by_name = {device.name: device for device in chunk}
+        return [by_name[name] for name in before]
+
+    def _fitting(self) -> frozenset[str]:
+        """The partitions that could be made now."""
+        by_name = {card.name: card.gpu for card in self._cards}
+        return frozenset(
+            devices.mig_device_name(by_name[card].minor, profile.name, spot)
+            for card, spot in packing.fitting(self._gpus, self._taken)
+            for profile in by_name[card].profiles
+            if spot is not None and profile.id == spot.profile_id
+        )
+
+    def _kept_devices(self) -> dict[str, slices.Device]:
+        """What is held and not offered any more."""
+        offered = {name for card in self._cards for name in card.offers}
+        known = {device.name: device for device in self._state.published}
+        there = {card.name for card in self._cards}
+        kept = {}
+        for name in sorted(set(self._state.held) - offered):
+            device = known.get(name)
+            if name in self._state.lost:
+                gone = self._state.lost[name]
+                device = attributes.device(gone.gpu) if gone.spot is None else (
+                    device or attributes.partition(gone)
+                )  # fmt: skip
+            if device is None:
+                continue
+            if _set_of(device) not in self._sets:
+                # A set that is not there would make the whole pool invalid.
+                device = _without(device, "consumesCounters")
+            if devices.card_of(device.name) not in there:
+                device = _tainted(device, f"{self._policy.driver_name}/gpu-lost")
+            kept[name] = device
+        return kept
+
+
+def _without_counters(card: catalog.Card) -> catalog.Card:
+    """Without counters partitions would be given out on top of each other."""
+    left = {name: offered for name, offered in card.offers.items() if not is_partition(offered)}
+    return dataclasses.replace(card, offers=left, counters={})
+
+
+def _counter_set(card: catalog.Card) -> publishing.CounterSet:
+    return publishing.CounterSet(COUNTER_SET.format(card=card.name), _quantities(card.counters))
+
+
+def _counter_slices(sets: Sequence[publishing.CounterSet]) -> Iterator[publishing.Content]:
+    for start in range(0, len(sets), publishing.MAX_COUNTER_SETS):
+        most = start + publishing.MAX_COUNTER_SETS
+        yield publishing.Content(counter_sets=tuple(sets[start:most]))
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, quantities.Quantity]:
+    return {
+        name: quantities.of_bytes(amount * 2**20)
+        if name == "memory"
+        else quantities.of_amount(amount, quantities.Format.DECIMAL_SI)
+        for name, amount in amounts.items()
+    }
+
+
+def _consuming(device: slices.Device, card: str, amounts: Mapping[str, int]) -> slices.Device:
+    counters = {name: {"value": str(q)} for name, q in sorted(_quantities(amounts).items())}
+    entry = {"counterSet": COUNTER_SET.format(card=card), "counters": counters}
+    return dataclasses.replace(device, extra={**device.extra, "consumesCounters": [entry]})
+
+
+def _by_cards(
+    found: Sequence[tuple[str, slices.Device]], layout: publishing.Layout
+) -> Iterator[list[slices.Device]]:
+    """Chunks that fit a slice, cut between GPUs, so that an order changes inside one slice only."""
+    if layout is publishing.Layout.COMBINED:
+        yield [device for _, device in found]
+        return
+    counts: dict[str, int] = {}
+    for card, _ in found:
+        counts[card] = counts.get(card, 0) + 1
+    chunk_of: dict[str, int] = {}
+    chunk, size = 0, 0
+    for card in sorted(counts, key=lambda name: int(name.rpartition("-")[2])):
+        if size and size + counts[card] > publishing.MAX_DEVICES_RESTRICTED:
+            chunk, size = chunk + 1, 0
+        chunk_of[card], size = chunk, size + counts[card]
+    for number in range(chunk + 1):
+        yield [device for card, device in found if chunk_of[card] == number]
+
+
+def _is_mig(device: slices.Device) -> bool:
+    return devices.parse_mig_device_name(device.name) is not None
+
+
+def _set_of(device: slices.Device) -> str:
+    """The card whose counters a device consumes; empty where it consumes none."""
+    for entry in device.extra.get("consumesCounters") or ():
+        return str(entry["counterSet"]).removesuffix(COUNTER_SET.format(card=""))
+    return ""
+
+
+def _without(device: slices.Device, field: str) -> slices.Device:
+    left = {key: value for key, value in device.extra.items() if key != field}
+    return dataclasses.replace(device, extra=left)
 
 
 def _tainted(device: slices.Device, key: str) -> slices.Device:

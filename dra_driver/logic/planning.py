@@ -2,11 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 from dra_driver import errors
 from dra_driver.logic import cdi
-from dra_driver.model import claims, devices, prepared, slices
+from dra_driver.model import claims, devices, mig, prepared, slices
 
 CONFIG_API_VERSION = "resource.nvidia.com/v1beta1"
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
@@ -22,11 +23,20 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What one claim needs here: the answer to the kubelet and the GPUs behind it."""
+    """What one claim needs here: the answer to the kubelet, and what is behind it.
+
+    `offers` are by device name. `partitions` are the MIG instances among them, as they are known
+    before any is made.
+    """
 
     entries: tuple[prepared.PreparedDevice, ...]
-    gpus: Mapping[str, devices.Gpu]
-    """By device name."""
+    offers: Mapping[str, devices.Offer]
+    partitions: tuple[prepared.Partition, ...] = ()
+
+    @property
+    def cards(self) -> frozenset[str]:
+        """The names of the whole GPUs that are touched: what has to be locked."""
+        return frozenset(offer.card for offer in self.offers.values())
 
 
 def check_uid(uid: str) -> None:
@@ -75,7 +85,7 @@ def plan(
     ref: claims.ClaimRef,
     claim: claims.ResourceClaim,
     node: Node,
-    inventory: Mapping[str, devices.Gpu],
+    inventory: Mapping[str, devices.Offer],
 ) -> Plan:
     """What preparing the claim comes to, with the devices of `inventory` by name.
 
@@ -84,17 +94,64 @@ def plan(
         UnknownDevice: an allocated device is not in the inventory.
     """
     results = own_allocation(ref, claim, node)
-    for result in results:
-        _refuse_config(ref, claim, result, node)
     unknown = sorted({r.device.device for r in results} - inventory.keys())
     if unknown:
         raise UnknownDevice(
             f"claim {ref}: device {unknown[0]!r} does not exist on this node; "
-            f"it has {', '.join(sorted(inventory)) or 'no devices'}. "
-            "Has the GPU fallen off the bus (dmesg | grep -i xid), or was MIG mode switched on?"
+            f"it has {_listed(inventory)}. "
+            "Has the GPU fallen off the bus (dmesg | grep -i xid), or was its MIG mode changed?"
         )
+    for result in results:
+        _refuse_config(ref, claim, result, node, inventory[result.device.device])
     entries = _merge(ref, results, node)
-    return Plan(entries, {entry.device: inventory[entry.device] for entry in entries})
+    offers = {entry.device: inventory[entry.device] for entry in entries}
+    partitions = tuple(
+        partition(entry, offers[entry.device]) for entry in entries if entry.kind == "mig"
+    )
+    return Plan(entries, offers, partitions)
+
+
+def partition(entry: prepared.PreparedDevice, offer: devices.Offer) -> prepared.Partition:
+    """What is remembered of a partition before it is made.
+
+    Raises:
+        errors.Rejected: the offer is of a whole GPU.
+    """
+    if offer.spot is None or offer.profile is None:
+        raise errors.Rejected(f"device {entry.device!r} is a whole GPU, not a partition")
+    found = offer.instance
+    return prepared.Partition(
+        device=entry.device,
+        gpu=offer.gpu.uuid,
+        minor=offer.gpu.minor,
+        profile=offer.profile.name,
+        profile_id=offer.spot.profile_id,
+        start=offer.spot.placement.start,
+        size=offer.spot.placement.size,
+        # Who only looks at a partition neither makes it nor takes it away.
+        made=found is None and not entry.admin_access,
+        gi=found.gi if found else None,
+        ci=found.ci if found else None,
+        uuid=found.uuid if found else None,
+    )
+
+
+def existing(partition: prepared.Partition, offer: devices.Offer) -> prepared.Partition:
+    """The partition with the instance that the GPU has at its place, if there is one."""
+    found = next((one for one in offer.gpu.instances if one.spot == partition.spot), None)
+    if found is None:
+        return partition
+    return partition.model_copy(update={"gi": found.gi, "ci": found.ci, "uuid": found.uuid})
+
+
+def kind(name: str) -> Literal["gpu", "mig"]:
+    """What a device is, by its name."""
+    return "mig" if devices.parse_mig_device_name(name) else "gpu"
+
+
+def cards(record: prepared.Record) -> frozenset[str]:
+    """The names of the whole GPUs that a claim's devices are on."""
+    return frozenset(devices.card_of(device.device) for device in record.devices)
 
 
 def allocated_entries(
@@ -114,24 +171,52 @@ class UnknownDevice(errors.Retryable):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holding:
-    """A device that another claim has."""
+    """A device that is wanted, and one that excludes it, maybe the same, that another claim has."""
 
+    wanted: str
     device: str
     holder: claims.ClaimRef
 
 
-def holdings(
-    entries: Iterable[prepared.PreparedDevice], uid: str, records: Iterable[prepared.Record]
-) -> tuple[Holding, ...]:
-    """Which of the devices other claims hold; admin access neither holds nor minds."""
+def holdings(plan: Plan, uid: str, records: Iterable[prepared.Record]) -> tuple[Holding, ...]:
+    """Which devices of other claims are in the way; admin access neither holds nor minds.
+
+    A partition is in the way of those that overlap it and of the whole GPU, and the other way
+    round.
+    """
     others = [record for record in records if record.uid != uid]
     return tuple(
-        Holding(entry.device, record.ref)
-        for entry in entries
+        Holding(entry.device, held.device, record.ref)
+        for entry in plan.entries
         if not entry.admin_access
         for record in others
-        if record.holds(entry)
+        for held in record.devices
+        if not held.admin_access
+        and held.pool == entry.pool
+        and _excludes(entry.device, plan.offers[entry.device], held.device, record)
     )
+
+
+def _excludes(name: str, offer: devices.Offer, held: str, record: prepared.Record) -> bool:
+    if name == held:
+        return True
+    if devices.card_of(held) != offer.card:
+        return False
+    if offer.spot is None or held == offer.card:
+        return True
+    places = [one.spot.placement for one in record.partitions if one.device == held]
+    # A record that was rebuilt without its GPU has names only.
+    places = places or list(_places(held, offer.gpu))
+    return any(place.overlaps(offer.spot.placement) for place in places)
+
+
+def _places(name: str, gpu: devices.Gpu) -> Iterator[mig.Placement]:
+    """Where a partition of the GPU sits, by its name."""
+    parsed = devices.parse_mig_device_name(name)
+    for profile in gpu.profiles if parsed else ():
+        for place in profile.placements:
+            if parsed and (profile.id, place.start) == (parsed.profile_id, parsed.start):
+                yield place
 
 
 def is_held_in_earnest(holding: Holding, claim: claims.ResourceClaim | None, node: Node) -> bool:
@@ -163,30 +248,45 @@ def _merge(
             cdi_ids=(cdi.device_id(node.driver_name, ref.uid, device.device),),
             share_id=share_id,
             admin_access=all(result.admin_access for result in group),
+            kind=kind(device.device),
         )
         for (device, share_id), group in merged.items()
     )
 
 
 def _refuse_config(
-    ref: claims.ClaimRef, claim: claims.ResourceClaim, result: claims.Result, node: Node
+    ref: claims.ClaimRef,
+    claim: claims.ResourceClaim,
+    result: claims.Result,
+    node: Node,
+    offer: devices.Offer,
 ) -> None:
-    """Refuse a config that asks for more than a whole card: it would be ignored otherwise."""
+    """Refuse a config that asks for more than the device alone: it would be ignored otherwise."""
+    kind = "GpuConfig" if offer.spot is None else "MigDeviceConfig"
     for config in claim.allocation.configs if claim.allocation else ():
         if config.driver != node.driver_name or not _applies(config, result):
             continue
         parameters = config.parameters
         known = parameters.get("apiVersion") == CONFIG_API_VERSION
-        if not known or parameters.get("kind") != "GpuConfig" or parameters.keys() - _PLAIN:
+        if not known or parameters.get("kind") != kind or parameters.keys() - _PLAIN:
             raise errors.Rejected(
                 f"claim {ref}, request {result.request!r}, config from "
                 f"{config.source}: {parameters!r} is not supported by this version of the driver; "
-                f"allowed is a GpuConfig of {CONFIG_API_VERSION} without `sharing`. "
+                f"allowed for device {result.device.device!r} is a {kind} of "
+                f"{CONFIG_API_VERSION} without `sharing`. "
                 "Remove the config from the claim or the class"
             )
 
 
 _PLAIN = frozenset({"apiVersion", "kind"})
+
+
+def _listed(inventory: Mapping[str, devices.Offer]) -> str:
+    """Whole GPUs by name, partitions by number: a node has hundreds."""
+    whole = sorted(name for name, offer in inventory.items() if offer.spot is None)
+    partitions = len(inventory) - len(whole)
+    parts = [*whole, *([f"{partitions} partitions"] if partitions else [])]
+    return ", ".join(parts) or "no devices"
 
 
 def _applies(config: claims.OpaqueConfig, result: claims.Result) -> bool:

@@ -83,7 +83,8 @@ class _Slice:
         return self.body.extra.get("sharedCounters") or []
 
     def is_relevant(self, node: nodes.Node) -> bool:
-        if self.counters:
+        if self.counters and not self.body.devices:
+            # Before Kubernetes 1.35 counters stand with their devices, and are for their nodes.
             return True
         if self.body.node_name is not None:
             return self.body.node_name == node.name

@@ -5,12 +5,13 @@ The rules are those of the Go resourceslice controller (Kubernetes 1.36,
 """
 
 import dataclasses
+import enum
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dra_driver.model import slices
+from dra_driver.model import quantities, slices
 
 Json = dict[str, Any]
 
@@ -22,10 +23,40 @@ MAX_DEVICES_RESTRICTED = 64
 """Devices in a slice, and in one whose devices have taints, counters or list attributes."""
 MAX_NODE_PART = 160
 """Characters of the node's name in a slice's: index and driver take up to 72, the suffix 5."""
+MAX_COUNTER_SETS = 8
+"""Counter sets in a slice."""
 _RESTRICTING = ("taints", "consumesCounters")
 
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
 _NO_CHANGE: Mapping[str, Json] = {}
+
+
+class Layout(enum.Enum):
+    """Where the counters of partitions are published.
+
+    SPLIT: in slices of their own (Kubernetes 1.35 and newer). COMBINED: in the slice of the devices
+    that consume them (1.34). PLAIN: nowhere, the API server has no counters.
+    """
+
+    SPLIT = "split"
+    COMBINED = "combined"
+    PLAIN = "plain"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CounterSet:
+    """What the partitions of one GPU share."""
+
+    name: str
+    counters: Mapping[str, quantities.Quantity]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Content:
+    """What one slice offers."""
+
+    devices: tuple[slices.Device, ...] = ()
+    counter_sets: tuple[CounterSet, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,16 +86,30 @@ class Changes:
         return bool(self.delete or self.update or self.create)
 
 
-def contents(devices: Sequence[slices.Device]) -> tuple[Json, ...]:
-    """The device part of each slice's spec, in publishing order; at least one, maybe empty.
+def chunks(devices: Sequence[slices.Device]) -> Iterator[list[slices.Device]]:
+    """The devices in as few slices as they fit in."""
+    restricted = any(device.extra.get(field) for device in devices for field in _RESTRICTING)
+    size = MAX_DEVICES_RESTRICTED if restricted else MAX_DEVICES
+    for start in range(0, len(devices), size):
+        yield list(devices[start : start + size])
+
+
+def contents(offered: Sequence[Content]) -> tuple[Json, ...]:
+    """That part of each slice's spec, in publishing order; at least one, maybe empty.
 
     An empty slice tells that the pool is there and complete.
     """
-    bodies = [slices.format_device(device) for device in devices]
-    restricted = any(body.get(field) for body in bodies for field in _RESTRICTING)
-    size = MAX_DEVICES_RESTRICTED if restricted else MAX_DEVICES
-    chunks = [bodies[start : start + size] for start in range(0, len(bodies), size)]
-    return tuple({"devices": chunk} if chunk else {} for chunk in chunks or [[]])
+    return tuple(_format_content(content) for content in offered) or ({},)
+
+
+def counter_probe(owner: Owner, layout: Layout) -> Json:
+    """A slice that is never made: what a server makes of it tells whether it takes counters."""
+    one = {"probe": {"value": "1"}}
+    content: Json = {"sharedCounters": [{"name": "probe", "counters": one}]}
+    if layout is Layout.COMBINED:
+        consumed = [{"counterSet": "probe", "counters": one}]
+        content["devices"] = [{"name": "probe", "consumesCounters": consumed}]
+    return _created(owner, 0, 1, _spec(owner, content, 1, 1))
 
 
 def reconcile(
@@ -89,7 +134,7 @@ def reconcile(
         or body["spec"]["pool"]["resourceSliceCount"] != len(desired)
     }
     missing = [index for index in range(len(desired)) if index not in matched]
-    if missing or len(changed) > 1:
+    if missing or (len(changed) > 1 and not _all_reordered(matched, desired, changed)):
         # More than one write: readers must not mix old and new slices.
         generation += 1
         updates = sorted(matched)
@@ -142,6 +187,23 @@ def from_version(body: Json, version: str) -> Json:
     return _convert(body, "v1", _unwrap) if version == "v1beta1" else _stamp(body, "v1")
 
 
+def _format_content(content: Content) -> Json:
+    body: Json = {}
+    if content.counter_sets:
+        body["sharedCounters"] = [
+            {
+                "name": one.name,
+                "counters": {
+                    name: {"value": str(one.counters[name])} for name in sorted(one.counters)
+                },
+            }
+            for one in content.counter_sets
+        ]
+    if content.devices:
+        body["devices"] = [slices.format_device(device) for device in content.devices]
+    return body
+
+
 def _match(
     owner: Owner, desired: Sequence[Json], own: Iterable[Json], newest: int
 ) -> tuple[dict[int, Json], list[Json]]:
@@ -176,6 +238,24 @@ def _same(spec: Json, desired: Json, accepted: Mapping[str, Json]) -> bool:
         return True
     cut = accepted.get(fingerprint(desired))
     return cut is not None and _content(spec) == _content(keep_times(cut, spec))
+
+
+def _all_reordered(
+    matched: Mapping[int, Json], desired: Sequence[Json], changed: Iterable[int]
+) -> bool:
+    """Whether only orders differ: then old and new slices go together, whichever is read."""
+    return all(
+        matched[index]["spec"]["pool"]["resourceSliceCount"] == len(desired)
+        and _sorted(matched[index]["spec"]) == _sorted(desired[index])
+        for index in changed
+    )
+
+
+def _sorted(spec: Mapping[str, Any]) -> Json:
+    content = _content(spec)
+    if "devices" in content:
+        content["devices"] = sorted(content["devices"], key=lambda device: str(device["name"]))
+    return content
 
 
 def _content(spec: Mapping[str, Any]) -> Json:

@@ -60,6 +60,8 @@ class Snapshot:
     """The node of each device whose slice names one."""
     notes: tuple[str, ...]
     """What was missing or could not be read, and what was assumed instead."""
+    slice_notes: tuple[str, ...]
+    """Those of the notes that are about slices."""
 
 
 def normalized(body: Json, namespace: str) -> Json:
@@ -121,7 +123,9 @@ def of(bodies: Iterable[Json]) -> Snapshot:
         metadata = body["metadata"]
         by_kind[body["kind"]][metadata.get("namespace", ""), metadata["name"]] = body
     notes: list[str] = []
-    published = _slices(by_kind["ResourceSlice"].values(), notes)
+    slice_notes: list[str] = []
+    published = _slices(by_kind["ResourceSlice"].values(), slice_notes)
+    notes += slice_notes
     holders = _holders(by_kind["ResourceClaim"].values())
     held = {(one.namespace, one.claim): one for each in holders.values() for one in each}
     return Snapshot(
@@ -140,6 +144,7 @@ def of(bodies: Iterable[Json]) -> Snapshot:
             if (node := item.node_name or device.extra.get("nodeName"))
         },
         notes=tuple(notes),
+        slice_notes=tuple(slice_notes),
     )
 
 

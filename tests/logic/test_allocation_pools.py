@@ -16,7 +16,7 @@ from dra_objects import (
     slice_of,
 )
 
-from dra_driver.logic import demand
+from dra_driver.logic import demand, pools
 from dra_driver.model import claims, nodes, slices
 
 COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "4"}}}]}
@@ -126,6 +126,52 @@ class TestCounters:
         assert allocate([claim(exactly(all_devices=True))], fits).allocations is not None
         too_many = slice_of(part("a", 2), part("b", 3), extra=COUNTERS)
         assert allocate([claim(exactly(all_devices=True))], too_many).allocations is None
+
+
+class TestCountersWithTheirDevices:
+    """As Kubernetes 1.34 has them: each slice has the counters that its devices consume."""
+
+    def cards(self, *nodes_of_cards):
+        """A pool with a slice for each GPU, which has 4 of a counter; parts of 1 to 3."""
+        return [
+            slice_of(
+                *(self.part(gpu, amount) for amount in (1, 2, 3)),
+                name=f"slice-{gpu}", pool="wide", node=node, count=len(nodes_of_cards),
+                extra={"sharedCounters": [
+                    {"name": f"s{gpu}", "counters": {"c": {"value": "4"}}}]},
+            )
+            for gpu, node in enumerate(nodes_of_cards)
+        ]  # fmt: skip
+
+    @staticmethod
+    def part(gpu, amount):
+        consumed = [{"counterSet": f"s{gpu}", "counters": {"c": {"value": str(amount)}}}]
+        return device(f"g{gpu}-{amount}", extra={"consumesCounters": consumed})
+
+    def test_each_gpu_is_counted_for_itself(self):
+        published = self.cards("node-a", "node-a")
+        found = allocate([claim(exactly(count=4))], *published)
+        assert devices_of(found) == [
+            [("gpu", "g0-1"), ("gpu", "g0-2"), ("gpu", "g1-1"), ("gpu", "g1-2")]
+        ]
+        assert allocate([claim(exactly(count=5))], *published).allocations is None
+
+    def test_what_others_have_of_one_gpu_leaves_the_other_as_it_is(self):
+        found = allocate(
+            [claim(exactly(count=3))], *self.cards("node-a", "node-a"), in_use={"g0-3"}
+        )
+        assert devices_of(found) == [[("gpu", "g0-1"), ("gpu", "g1-1"), ("gpu", "g1-2")]]
+
+    def test_the_devices_are_those_of_their_node_alone(self):
+        published = self.cards("node-a", "node-b")
+        found = allocate([claim(exactly(count=2))], *published)
+        assert devices_of(found) == [[("gpu", "g0-1"), ("gpu", "g0-2")]]
+        assert allocate([claim(exactly(count=3))], *published).allocations is None
+
+    def test_a_broken_pool_of_another_node_is_not_looked_at(self):
+        other = slice_of(self.part(0, 1), name="other", pool="node-b", node="node-b", count=2,
+                         extra=COUNTERS)  # fmt: skip
+        assert pools.Inventory.of([other]).unusable_elsewhere(NODE) == ()
 
 
 class TestInvalidPools:

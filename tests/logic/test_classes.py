@@ -2,6 +2,8 @@
 
 import pathlib
 
+import pytest
+
 from dra_driver.adapters import documents
 from dra_driver.logic import classes
 
@@ -12,9 +14,18 @@ def test_the_classes_are_those_that_are_applied_to_a_real_cluster():
     assert list(classes.device_classes("gpu.nvidia.com")) == documents.load_all(DEPLOYED)
 
 
-def test_another_driver_name_is_in_the_class_s_name_and_selector():
-    [made] = classes.device_classes("gpu.example.com")
-    assert made["metadata"]["name"] == "gpu.example.com"
-    assert made["spec"]["selectors"][0]["cel"]["expression"] == (
-        "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].type == 'gpu'"
+@pytest.mark.parametrize(
+    ("name", "device_type"), [("gpu.example.com", "gpu"), ("mig.example.com", "mig")]
+)
+def test_another_driver_name_is_in_the_class_s_name_and_selector(name, device_type):
+    made = {body["metadata"]["name"]: body for body in classes.device_classes("gpu.example.com")}
+    assert list(made) == ["gpu.example.com", "mig.example.com"]
+    assert made[name]["spec"]["selectors"][0]["cel"]["expression"] == (
+        "device.driver == 'gpu.example.com' && "
+        f"device.attributes['gpu.example.com'].type == '{device_type}'"
     )
+
+
+def test_a_driver_whose_name_does_not_begin_with_gpu_has_the_type_in_front_of_it():
+    names = [body["metadata"]["name"] for body in classes.device_classes("nvidia.example.com")]
+    assert names == ["nvidia.example.com", "mig.nvidia.example.com"]

@@ -490,9 +490,9 @@ class TestSnapshots:
     def test_what_is_missing_is_assumed_and_told(self):
         scene = snapshots.of([snapshots.normalized(pool("a", gpu("x")), "default")])
         assert [each.name for each in scene.nodes] == ["a"]
-        assert sorted(scene.classes) == ["gpu.nvidia.com"]
+        assert sorted(scene.classes) == ["gpu.nvidia.com", "mig.nvidia.com"]
         assert scene.notes == (
-            "no DeviceClasses were given: assumed are gpu.nvidia.com",
+            "no DeviceClasses were given: assumed are gpu.nvidia.com, mig.nvidia.com",
             (
                 "no Nodes were given: assumed are those that the slices name, "
                 "without labels and taints"

@@ -1,5 +1,8 @@
+import pytest
+
+from dra_driver import errors
 from dra_driver.logic import cdi, injecting
-from dra_driver.model import driver
+from dra_driver.model import devices, driver, mig
 
 FILES = driver.DriverFiles(
     version="580.65.06",
@@ -33,8 +36,13 @@ FILES = driver.DriverFiles(
 )
 CONTROL = (driver.DeviceNode("/dev/nvidiactl", "/dev/nvidiactl", 195, 255, 0o666),)
 NODES = {
-    "gpu-0": driver.DeviceNode("/dev/nvidia0", "/dev/nvidia0", 195, 0, 0o666),
-    "gpu-3": driver.DeviceNode("/dev/nvidia3", "/dev/nvidia3", 195, 3, 0o666),
+    "gpu-0": (driver.DeviceNode("/dev/nvidia0", "/dev/nvidia0", 195, 0, 0o666),),
+    "gpu-3": (
+        driver.DeviceNode("/dev/nvidia3", "/dev/nvidia3", 195, 3, 0o666),
+        driver.DeviceNode(
+            "/dev/nvidia-caps/nvidia-cap9", "/dev/nvidia-caps/nvidia-cap9", 9, 9, 292
+        ),
+    ),
 }
 HOOK = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
 LIBCUDA = "/run/nvidia/driver/usr/lib64/libcuda.so.580.65.06"
@@ -55,13 +63,13 @@ def with_hook(files=FILES):
     )
 
 
-def test_each_gpu_brings_its_own_node_and_all_share_the_control_nodes():
+def test_each_device_brings_its_own_nodes_and_all_share_the_control_nodes():
     for files in (FILES, with_hook()):
         injection = injecting.injection(files, iter(CONTROL), NODES)
         assert injection.common.device_nodes == CONTROL
         assert injection.devices == {
-            "gpu-0": cdi.Edits(device_nodes=(NODES["gpu-0"],)),
-            "gpu-3": cdi.Edits(device_nodes=(NODES["gpu-3"],)),
+            "gpu-0": cdi.Edits(device_nodes=NODES["gpu-0"]),
+            "gpu-3": cdi.Edits(device_nodes=NODES["gpu-3"]),
         }
 
 
@@ -142,3 +150,20 @@ def test_no_two_mounts_have_the_same_place():
             for mount in injecting.injection(files, CONTROL, NODES).common.mounts
         ]
         assert len(set(places)) == len(places)
+
+
+GPU = devices.Gpu(0, 0, devices.GpuUuid("GPU-1"), "A GPU", devices.PciAddress("0000:01:00.0"))
+SPOT = mig.Spot(19, mig.Placement(0, 1))
+UUID = mig.MigUuid("MIG-1")
+
+
+def test_a_container_needs_the_compute_instance_that_spans_the_gpu_instance():
+    assert injecting.compute_instance("a", GPU, mig.Instance(3, SPOT, 0, UUID)) == (0, UUID)
+
+
+@pytest.mark.parametrize(("ci", "uuid"), [(None, None), (0, None), (None, UUID)])
+def test_an_instance_without_one_is_refused_with_how_to_see_it(ci, uuid):
+    with pytest.raises(
+        errors.Rejected, match=r"'a': GPU instance 3 of GPU-1 .*nvidia-smi mig -lci"
+    ):
+        injecting.compute_instance("a", GPU, mig.Instance(3, SPOT, ci, uuid))

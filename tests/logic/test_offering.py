@@ -1,5 +1,5 @@
-from dra_driver.logic import attributes, offering
-from dra_driver.model import devices, slices
+from dra_driver.logic import attributes, catalog, offering
+from dra_driver.model import devices, mig, slices
 
 DRIVER = "gpu.nvidia.com"
 
@@ -9,8 +9,12 @@ def gpu(minor):
     return devices.Gpu(99 - minor, minor, uuid, "T4", address)
 
 
-def named(*minors):
-    return {f"gpu-{minor}": gpu(minor) for minor in minors}
+def cards(*minors):
+    return [catalog.card(gpu(minor), mig.Mode.DYNAMIC) for minor in minors]
+
+
+def gone(*minors):
+    return {f"gpu-{minor}": devices.Offer(gpu(minor)) for minor in minors}
 
 
 def lost(device):
@@ -18,31 +22,34 @@ def lost(device):
     return slices.Device(device.name, device.attributes, device.capacity, {"taints": [taint]})
 
 
-def offer(offered, lost_gpus=None, held=(), published=()):
-    return offering.offer(offered, lost_gpus or {}, held, published, driver_name=DRIVER)
+def offer(offered, lost_devices=None, held=(), published=()):
+    state = offering.State(lost_devices or {}, held, published)
+    contents = offering.offer(offered, state, offering.Policy(DRIVER))
+    assert not any(content.counter_sets for content in contents)
+    return [device for content in contents for device in content.devices]
 
 
 def test_gpus_are_offered_by_minor_number_and_not_by_name():
-    assert offer(named(10, 2, 0)) == [attributes.device(gpu(minor)) for minor in (0, 2, 10)]
+    assert offer(cards(10, 2, 0)) == [attributes.device(gpu(minor)) for minor in (0, 2, 10)]
 
 
 def test_nothing_is_offered_where_nothing_is():
-    assert offer({}) == []
+    assert offer([]) == []
 
 
 def test_a_lost_gpu_that_nobody_holds_is_no_longer_listed():
-    assert offer(named(0), named(1)) == [attributes.device(gpu(0))]
+    assert offer(cards(0), gone(1)) == [attributes.device(gpu(0))]
 
 
 def test_a_lost_gpu_that_a_claim_holds_stays_listed_with_a_taint():
-    assert offer(named(0, 2), named(1), held={"gpu-1"}) == [
+    assert offer(cards(0, 2), gone(1), held={"gpu-1"}) == [
         attributes.device(gpu(0)), lost(attributes.device(gpu(1))), attributes.device(gpu(2)),
     ]  # fmt: skip
 
 
 def test_a_held_gpu_that_was_lost_before_the_driver_started_is_listed_as_published():
     before = slices.Device("gpu-1", {"minor": 1, "uuid": "GPU-old"}, {}, {"bindsToNode": True})
-    assert offer(named(0), held=["gpu-1"], published=[before]) == [
+    assert offer(cards(0), held=["gpu-1"], published=[before]) == [
         attributes.device(gpu(0)),
         slices.Device(
             "gpu-1", {"minor": 1, "uuid": "GPU-old"}, {},
@@ -56,28 +63,28 @@ def test_a_held_gpu_that_was_lost_before_the_driver_started_is_listed_as_publish
 
 def test_the_taint_of_a_lost_gpu_is_put_on_once():
     before = lost(attributes.device(gpu(1)))
-    assert offer({}, held=["gpu-1"], published=[before]) == [before]
+    assert offer([], held=["gpu-1"], published=[before]) == [before]
 
 
 def test_what_is_remembered_goes_before_what_is_published():
     stale = slices.Device("gpu-1", {"minor": 1, "uuid": "GPU-stale"}, {})
-    assert offer({}, named(1), held=["gpu-1"], published=[stale]) == [
+    assert offer([], gone(1), held=["gpu-1"], published=[stale]) == [
         lost(attributes.device(gpu(1)))
     ]
 
 
 def test_a_held_gpu_that_is_there_has_no_taint():
     before = lost(attributes.device(gpu(1)))
-    assert offer(named(1), held=["gpu-1"], published=[before]) == [attributes.device(gpu(1))]
+    assert offer(cards(1), held=["gpu-1"], published=[before]) == [attributes.device(gpu(1))]
 
 
 def test_a_held_device_of_which_nothing_is_known_cannot_be_listed():
-    assert offer(named(0), held=["gpu-9"]) == [attributes.device(gpu(0))]
+    assert offer(cards(0), held=["gpu-9"]) == [attributes.device(gpu(0))]
 
 
 def test_the_order_does_not_depend_on_the_order_of_what_is_held():
     published = [slices.Device(f"gpu-{n}", {"minor": n} if n else {}, {}) for n in (3, 1, 0, 2)]
-    one = offer({}, held=["gpu-2", "gpu-0", "gpu-3", "gpu-1"], published=published)
-    other = offer({}, held=["gpu-0", "gpu-1", "gpu-2", "gpu-3"], published=published[::-1])
+    one = offer([], held=["gpu-2", "gpu-0", "gpu-3", "gpu-1"], published=published)
+    other = offer([], held=["gpu-0", "gpu-1", "gpu-2", "gpu-3"], published=published[::-1])
     assert one == other
     assert [device.name for device in one] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]

@@ -18,7 +18,7 @@ def gpu(minor):
     return devices.Gpu(minor, minor, uuid, "T4", address)
 
 
-INVENTORY = {f"gpu-{minor}": gpu(minor) for minor in range(3)}
+INVENTORY = {f"gpu-{minor}": devices.Offer(gpu(minor)) for minor in range(3)}
 
 
 def result(request, device, *, driver="gpu.nvidia.com", pool="node-1", **facts):
@@ -52,9 +52,9 @@ def refusal(body):
 
 
 def test_an_allocated_device_becomes_an_answer_and_its_gpu():
-    assert plan(claim(result("gpu", "gpu-1"))) == planning.Plan(
-        (entry(("gpu",), "gpu-1"),), {"gpu-1": INVENTORY["gpu-1"]}
-    )
+    made = plan(claim(result("gpu", "gpu-1")))
+    assert made == planning.Plan((entry(("gpu",), "gpu-1"),), {"gpu-1": INVENTORY["gpu-1"]})
+    assert made.partitions == ()
 
 
 def test_a_claim_with_another_uid_is_refused():
@@ -135,7 +135,7 @@ def test_a_device_that_is_not_there_may_be_about_to_appear():
     assert str(caught.value) == (
         "claim team-a/train (0a1b): device 'gpu-7' does not exist on this node; "
         "it has gpu-0, gpu-1, gpu-2. "
-        "Has the GPU fallen off the bus (dmesg | grep -i xid), or was MIG mode switched on?"
+        "Has the GPU fallen off the bus (dmesg | grep -i xid), or was its MIG mode changed?"
     )
     with pytest.raises(planning.UnknownDevice, match="it has no devices"):
         planning.plan(REF, claim(result("gpu", "gpu-0")), NODE, {})
@@ -174,9 +174,9 @@ def test_a_config_that_would_be_ignored_is_refused(requests, source, parameters)
         plan(body)
     assert str(caught.value) == (
         f"claim team-a/train (0a1b), request 'gpu/large', config from {source}: {parameters!r} is "
-        "not supported by this version of the driver; allowed is a GpuConfig of "
-        "resource.nvidia.com/v1beta1 without `sharing`. Remove the config from the claim or the "
-        "class"
+        "not supported by this version of the driver; allowed for device 'gpu-0' is a GpuConfig "
+        "of resource.nvidia.com/v1beta1 without `sharing`. Remove the config from the claim or "
+        "the class"
     )
 
 
@@ -223,24 +223,30 @@ def record(uid, *entries):
 
 
 OTHER = claims.ClaimRef("team-b", "other", claims.ClaimUid("ffff"))
-HOLDING = planning.Holding("gpu-0", OTHER)
+HOLDING = planning.Holding("gpu-0", "gpu-0", OTHER)
+
+
+def holdings(wanted, *records):
+    """What is in the way of a claim with these entries."""
+    offers = {entry.device: INVENTORY[entry.device] for entry in wanted}
+    return planning.holdings(planning.Plan(wanted, offers), "0a1b", records)
 
 
 def test_a_device_that_another_claim_holds_is_told_with_its_holder():
     entries = (entry(("gpu",), "gpu-0"), entry(("gpu",), "gpu-1"))
     known = [record("ffff", entry(("x",), "gpu-0")), record("eeee", entry(("x",), "gpu-2"))]
-    assert planning.holdings(entries, "0a1b", known) == (HOLDING,)
+    assert holdings(entries, *known) == (HOLDING,)
 
 
 def test_the_claims_own_record_holds_nothing_against_it():
     entries = (entry(("gpu",), "gpu-0"),)
-    assert planning.holdings(entries, "0a1b", [record("0a1b", *entries)]) == ()
+    assert holdings(entries, record("0a1b", *entries)) == ()
 
 
 def test_admin_access_neither_holds_nor_minds():
     plain, admin = entry(("gpu",), "gpu-0"), entry(("gpu",), "gpu-0", admin_access=True)
-    assert planning.holdings((admin,), "0a1b", [record("ffff", plain)]) == ()
-    assert planning.holdings((plain,), "0a1b", [record("ffff", admin)]) == ()
+    assert holdings((admin,), record("ffff", plain)) == ()
+    assert holdings((plain,), record("ffff", admin)) == ()
 
 
 def test_a_holder_that_is_allocated_to_the_device_holds_it_in_earnest():

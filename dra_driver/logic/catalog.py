@@ -1,0 +1,142 @@
+"""What one GPU can be handed out as: whole, in partitions to be made, or in instances it has."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from dra_driver.logic import placements
+from dra_driver.model import devices, mig
+
+_SWITCHES_AT_RUN_TIME = (9, 0)
+"""Compute capability of Hopper: from it on MIG mode changes without a reset of the GPU."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ours:
+    """What this driver did to a GPU: where instances are its own, and whether it set MIG mode."""
+
+    spots: frozenset[mig.Spot] = frozenset()
+    mode_switched: bool = False
+
+
+NOTHING = Ours()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU, by what can be had of it.
+
+    `offers` are by device name. `counters` are those that its partitions share, memory in MiB;
+    empty where there are none to be made. `foreign` are instances that are neither ours nor
+    offered. `note` says why less is offered than the card has.
+    """
+
+    gpu: devices.Gpu
+    offers: Mapping[str, devices.Offer]
+    counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    foreign: tuple[mig.Instance, ...] = ()
+    note: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The device name of the whole GPU, whether it is offered or not."""
+        return devices.gpu_device_name(self.gpu.minor)
+
+
+def switches_at_run_time(gpu: devices.Gpu) -> bool:
+    """Whether MIG mode can be changed without a reset: on Hopper and newer."""
+    capability = gpu.compute_capability
+    return bool(gpu.mig_capable) and capability is not None and capability >= _SWITCHES_AT_RUN_TIME
+
+
+def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
+    """What can be had of the GPU.
+
+    A card that is half way between two MIG modes offers nothing: what it offers now would be
+    destroyed by the reset that it waits for.
+    """
+    if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
+        pending = "on" if gpu.mig_pending else "off"
+        note = (
+            f"MIG mode goes {pending} with the next reset of the GPU: reset it "
+            "(nvidia-smi --gpu-reset), or take the change back (nvidia-smi -mig)"
+        )
+        return Card(gpu, {}, note=note)
+    match mode:
+        case mig.Mode.STATIC if gpu.mig_enabled:
+            return _static(gpu)
+        case mig.Mode.DYNAMIC if gpu.profiles and (gpu.mig_enabled or switches_at_run_time(gpu)):
+            return _dynamic(gpu, ours)
+        case _ if gpu.mig_enabled:
+            return Card(gpu, {}, note=_why_not_whole(gpu, mode))
+        case _:
+            return _whole(gpu)
+
+
+def _whole(gpu: devices.Gpu) -> Card:
+    return Card(gpu, {devices.gpu_device_name(gpu.minor): devices.Offer(gpu)})
+
+
+def _why_not_whole(gpu: devices.Gpu, mode: mig.Mode) -> str:
+    if mode is mig.Mode.DYNAMIC:
+        return f"it is in MIG mode, and NVML does not tell what {gpu.product_name} can be cut into"
+    return (
+        "it is in MIG mode, so it cannot be used as a whole, and MIG is off for it in the settings"
+    )
+
+
+def _static(gpu: devices.Gpu) -> Card:
+    profiles = {profile.id: profile for profile in gpu.profiles}
+    offers, left_out = {}, []
+    for instance in gpu.instances:
+        profile = profiles.get(instance.spot.profile_id)
+        if profile is None or instance.uuid is None:
+            left_out.append(instance.gi)
+            continue
+        name = devices.mig_device_name(gpu.minor, profile.name, instance.spot)
+        offers[name] = devices.Offer(gpu, profile, instance.spot, instance)
+    note = None
+    if left_out:
+        note = f"GPU instances {left_out} have no compute instance that spans them, or several"
+    elif not offers:
+        note = "it is in MIG mode without instances: make some, or let the driver make them"
+    return Card(gpu, offers, note=note)
+
+
+def _dynamic(gpu: devices.Gpu, ours: Ours) -> Card:
+    foreign = tuple(one for one in gpu.instances if one.spot not in ours.spots)
+    offers = _partitions(gpu, [one.spot for one in foreign])
+    may_be_whole = switches_at_run_time(gpu) and (not gpu.mig_enabled or ours.mode_switched)
+    if may_be_whole and not foreign:
+        offers |= _whole(gpu).offers
+    taken = [_consumption(gpu, one.spot) for one in foreign]
+    counters = {
+        name: max(amount - sum(used.get(name, 0) for used in taken), 0)
+        for name, amount in placements.limits(gpu.profiles).items()
+    }
+    note = None
+    if foreign:
+        listed = ", ".join(f"{one.gi} at {one.spot.placement}" for one in foreign)
+        note = (
+            f"GPU instances that this driver did not make take part of it: {listed}. They are "
+            "left alone; destroy them, or give the card the MIG mode static, or let the driver "
+            "have them (--adopt-foreign-mig)"
+        )
+    return Card(gpu, offers, counters, foreign, note)
+
+
+def _partitions(gpu: devices.Gpu, taken: Collection[mig.Spot]) -> dict[str, devices.Offer]:
+    profiles = {profile.id: profile for profile in gpu.profiles}
+    return {
+        devices.mig_device_name(gpu.minor, profiles[spot.profile_id].name, spot): devices.Offer(
+            gpu, profiles[spot.profile_id], spot
+        )
+        for spot in placements.remaining(gpu.profiles, taken)
+    }
+
+
+def _consumption(gpu: devices.Gpu, spot: mig.Spot) -> Mapping[str, int]:
+    for profile in gpu.profiles:
+        if profile.id == spot.profile_id:
+            return placements.consumption(gpu.profiles, profile, spot.placement)
+    covered = range(spot.placement.start, spot.placement.start + spot.placement.size)
+    return {f"memory-slice-{number}": 1 for number in covered}

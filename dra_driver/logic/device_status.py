@@ -1,0 +1,155 @@
+"""What a driver tells of a claim's devices in its status: `status.devices`, entry by entry.
+
+Sources: Kubernetes 1.36, `staging/src/k8s.io/api/resource/v1/types.go` (AllocatedDeviceStatus),
+`pkg/apis/resource/validation/validation.go`, `apimachinery/pkg/apis/meta/v1/types.go` (Condition).
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.model import claims
+
+Json = dict[str, Any]
+Scalar = str | int | float | bool | None
+
+READY = "Ready"
+"""True: the device is configured as the configs of the class and the claim say."""
+MOST_DATA = 10 * 1024
+"""Bytes of `data` as JSON."""
+LONGEST_MESSAGE = 32768
+"""Of a condition."""
+
+_Key = tuple[str, str, str | None]
+"""Pool, device, share."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """What is to be told of one device of a claim.
+
+    `reason` is a word in CamelCase. Values of `data` that are None are left out.
+    """
+
+    pool: str
+    device: str
+    ready: bool
+    reason: str
+    message: str = ""
+    share_id: str | None = None
+    data: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+
+
+def wanted(
+    body: Json, driver: str, reports: Sequence[DeviceReport], *, now: str
+) -> tuple[Json, ...] | None:
+    """The entries that the driver's part of a claim's status should have; None if it has them.
+
+    Only devices that are allocated can have an entry. A condition that stays as it is keeps its
+    `lastTransitionTime`; `now` (RFC 3339) is that of one that changes.
+
+    Raises:
+        errors.Rejected: the data of a device is too long.
+    """
+    allocated = _allocated(body, driver)
+    present = {_key(entry): entry for entry in _reported(body, driver)}
+    told = {(report.pool, report.device, report.share_id): report for report in reports}
+    entries = {
+        key: _entry(driver, report, present.get(key), body["metadata"], now)
+        for key, report in told.items()
+        if key in allocated
+    }
+    same = entries.keys() == present.keys()
+    if same and all(_says(present[key], entry) for key, entry in entries.items()):
+        return None
+    return tuple(entries.values())
+
+
+def application(body: Json, entries: Iterable[Json]) -> Json:
+    """What is sent to server-side apply so that the driver's entries become `entries`.
+
+    It is about the object that was read, not a later one: the allocation may be another by then.
+    """
+    kept = ("name", "namespace", "uid", "resourceVersion")
+    applied: Json = {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "metadata": {key: body["metadata"][key] for key in kept},
+    }
+    if devices := list(entries):
+        applied["status"] = {"devices": devices}
+    return applied
+
+
+def arrived(answer: Json, driver: str, entries: Iterable[Json]) -> bool:
+    """Whether the server kept the entries; it drops them while the feature gate is off."""
+    there = {_key(entry) for entry in _reported(answer, driver)}
+    return all(_key(entry) in there for entry in entries)
+
+
+def _allocated(body: Json, driver: str) -> set[_Key]:
+    allocation = claims.parse_outcome(body).allocation
+    return {
+        (result.device.pool, result.device.device, result.share_id)
+        for result in (allocation.results if allocation else ())
+        if result.device.driver == driver
+    }
+
+
+def _reported(body: Json, driver: str) -> list[Json]:
+    entries = (body.get("status") or {}).get("devices") or ()
+    return [entry for entry in entries if entry["driver"] == driver]
+
+
+def _key(entry: Json) -> _Key:
+    return entry["pool"], entry["device"], entry.get("shareID")
+
+
+def _entry(
+    driver: str, report: DeviceReport, present: Json | None, metadata: Json, now: str
+) -> Json:
+    condition: Json = {
+        "type": READY,
+        "status": "True" if report.ready else "False",
+        "reason": report.reason,
+        "message": report.message[:LONGEST_MESSAGE],
+        "lastTransitionTime": now,
+    }
+    if "generation" in metadata:
+        condition["observedGeneration"] = metadata["generation"]
+    before = _condition(present or {})
+    if before.get("status") == condition["status"]:
+        condition["lastTransitionTime"] = before["lastTransitionTime"]
+    entry: Json = {"driver": driver, "pool": report.pool, "device": report.device}
+    if report.share_id is not None:
+        entry["shareID"] = report.share_id
+    entry["conditions"] = [condition]
+    if data := {name: value for name, value in report.data.items() if value is not None}:
+        _check_length(report, data)
+        entry["data"] = data
+    return entry
+
+
+def _check_length(report: DeviceReport, data: Json) -> None:
+    length = len(json.dumps(data).encode())
+    if length > MOST_DATA:
+        raise errors.Rejected(
+            f"status of device {report.device!r}: data has {length} bytes as JSON, allowed are "
+            f"{MOST_DATA}: report less of it"
+        )
+
+
+def _says(present: Json, entry: Json) -> bool:
+    """Whether an entry that is there says all that is wanted; others may have added to it."""
+    there = _condition(present)
+    wanted_condition = _condition(entry)
+    return present.get("data") == entry.get("data") and all(
+        (there.get(name) or "") == value for name, value in wanted_condition.items()
+    )
+
+
+def _condition(entry: Json) -> Json:
+    conditions = entry.get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == READY), {})

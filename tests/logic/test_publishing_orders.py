@@ -1,0 +1,133 @@
+"""Another order of devices, and what readers see of any change."""
+
+import pooled
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_driver.logic import publishing
+
+
+def test_reordering_devices_in_several_slices_writes_those_and_no_new_generation():
+    server = pooled.Server(
+        pooled.stored("00000-a", pooled.content(0, 1), generation=4, count=3),
+        pooled.stored("00001-b", pooled.content(2, 3), generation=4, count=3),
+        pooled.stored("00002-c", pooled.content(4, 5), generation=4, count=3),
+    )
+    assert server.reconcile([pooled.content(1, 0), pooled.content(2, 3), pooled.content(5, 4)]) == (
+        [], ["00000-a", "00002-c"], [],
+    )  # fmt: skip
+    assert server.pool() == [
+        (4, 3, ["gpu-1", "gpu-0"]), (4, 3, ["gpu-2", "gpu-3"]), (4, 3, ["gpu-5", "gpu-4"]),
+    ]  # fmt: skip
+
+
+OTHERS_THAN_AN_ORDER = {
+    "a device that moves to another slice": [pooled.content(2, 0), pooled.content(1, 3)],
+    "a device more in one": [pooled.content(1, 0), pooled.content(3, 2, 6)],
+    "a device less in one": [pooled.content(1, 0), pooled.content(3)],
+    "a device that has changed": [
+        pooled.content(1, 0),
+        {"devices": [{"name": "gpu-3", "taints": [pooled.TAINT]}, {"name": "gpu-2"}]},
+    ],
+    "counters that come in": [
+        pooled.content(1, 0), pooled.content(3, 2) | {"sharedCounters": [{"name": "x"}]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("desired", OTHERS_THAN_AN_ORDER.values(), ids=OTHERS_THAN_AN_ORDER)
+def test_more_than_another_order_in_two_slices_raises_the_generation(desired):
+    server = pooled.Server(
+        pooled.stored("00000-a", pooled.content(0, 1), generation=4, count=2),
+        pooled.stored("00001-b", pooled.content(2, 3), generation=4, count=2),
+    )
+    assert server.reconcile(desired) == ([], ["00000-a", "00001-b"], [])
+    assert {generation for generation, _, _ in server.pool()} == {5}
+
+
+def test_an_order_and_a_wrong_slice_count_in_two_slices_raise_the_generation():
+    server = pooled.Server(
+        pooled.stored("00000-a", pooled.content(0, 1), generation=4, count=3),
+        pooled.stored("00001-b", pooled.content(2, 3), generation=4, count=3),
+    )
+    server.reconcile([pooled.content(1, 0), pooled.content(3, 2)])
+    assert server.pool() == [(5, 2, ["gpu-1", "gpu-0"]), (5, 2, ["gpu-3", "gpu-2"])]
+
+
+# Whatever was there before
+
+DESIRED = st.lists(
+    st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers)),
+    min_size=1, max_size=4,
+)  # fmt: skip
+STORED = st.builds(
+    pooled.stored,
+    st.from_regex(r"0000[0-5]-[a-z]{1,3}|0{6}-[a-z]|[a-z]{1,8}-[a-z]", fullmatch=True),
+    st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers)),
+    generation=st.integers(0, 4),
+    count=st.integers(1, 4),
+    pool=st.sampled_from(["node-1", "node-1", "node-1", "elsewhere"]),
+)
+
+
+@given(DESIRED, st.lists(STORED, max_size=6, unique_by=lambda body: body["metadata"]["name"]))
+def test_from_any_start_one_pass_publishes_exactly_what_is_wanted_and_the_next_writes_nothing(
+    desired, start
+):
+    server = pooled.Server(*start)
+    before = max(
+        (
+            body["spec"]["pool"]["generation"]
+            for body in start
+            if body["spec"]["pool"]["name"] == "node-1"
+        ),
+        default=0,
+    )
+    written = server.reconcile(desired)
+    pools = [body["spec"]["pool"] for body in server.existing()]
+    assert {pool["name"] for pool in pools} == {"node-1"}
+    assert {pool["resourceSliceCount"] for pool in pools} == {len(desired)} == {len(pools)}
+    assert len({pool["generation"] for pool in pools}) == 1
+    assert pools[0]["generation"] >= before
+    assert written[2] == [] or pools[0]["generation"] > before
+    published = [body["spec"].get("devices", []) for body in server.existing()]
+    assert published == [body.get("devices", []) for body in desired]
+    assert server.reconcile(desired) == ([], [], [])
+
+
+@given(DESIRED, DESIRED)
+def test_readers_never_see_a_mixture_of_two_generations_as_complete(first, second):
+    server = pooled.Server()
+    server.reconcile(first)
+    old = [body["spec"].get("devices", []) for body in server.existing()]
+    changes = publishing.reconcile(pooled.OWNER, second, server.existing())
+    writes = [
+        *((body, "delete") for body in changes.delete),
+        *((body, "update") for body in changes.update),
+        *((body, "create") for body in changes.create),
+    ]
+    new = [body.get("devices", []) for body in second]
+    for body, kind in writes:
+        server.apply(publishing.Changes(**{k: (body,) if k == kind else () for k in _PARTS}))
+        complete = _complete(server)
+        assert complete is None or _unordered(complete) in (_unordered(old), _unordered(new))
+    assert _complete(server) == new
+
+
+_PARTS = ("delete", "update", "create")
+
+
+def _unordered(published):
+    """Slice by slice, for an order alone may change in the middle of a generation."""
+    return [sorted(item["name"] for item in body) for body in published]
+
+
+def _complete(server):
+    """The devices of the pool as a scheduler reads it; None while the pool is incomplete."""
+    pools = [body["spec"]["pool"] for body in server.existing()]
+    newest = max((pool["generation"] for pool in pools), default=0)
+    current = [body for body in server.existing() if body["spec"]["pool"]["generation"] == newest]
+    if not current or len(current) != current[0]["spec"]["pool"]["resourceSliceCount"]:
+        return None
+    return [body["spec"].get("devices", []) for body in current]

@@ -1,0 +1,73 @@
+"""What is told of a claim's devices once they are prepared."""
+
+import pytest
+
+from dra_driver.logic import device_status, reports
+from dra_driver.model import prepared
+
+UUID = "MIG-00000000-0000-4000-8000-000000000007"
+
+
+def device(name, kind="gpu", **facts):
+    return prepared.PreparedDevice(
+        requests=("gpu",), pool="node-1", device=name, cdi_ids=(), kind=kind, **facts
+    )
+
+
+def record(*devices, partitions=()):
+    return prepared.Record(
+        uid="0a1b", namespace="team-a", name="train", phase=prepared.Phase.COMPLETED,
+        boot_id="boot", devices=devices, partitions=partitions,
+    )  # fmt: skip
+
+
+PARTITION = prepared.Partition(
+    device="gpu-0-mig-3g40gb-9-4", gpu="GPU-0", minor=0, profile="3g.40gb", profile_id=9, start=4,
+    size=4, gi=2, ci=0, uuid=UUID,
+)  # fmt: skip
+
+
+def test_a_partition_is_told_with_what_nvidia_smi_calls_it_and_a_gpu_without():
+    both = record(
+        device("gpu-1", share_id="share"), device(PARTITION.device, "mig"), partitions=(PARTITION,)
+    )
+    common = {
+        "pool": "node-1",
+        "ready": True,
+        "reason": "Prepared",
+        "message": "ready for containers",
+    }
+    assert reports.of_record(both) == (
+        device_status.DeviceReport(device="gpu-1", share_id="share", data={}, **common),
+        device_status.DeviceReport(
+            device=PARTITION.device,
+            data={
+                "uuid": UUID,
+                "parentUUID": "GPU-0",
+                "profile": "3g.40gb",
+                "placement": "4:4",
+                "gpuInstanceId": 2,
+                "computeInstanceId": 0,
+            },
+            **common,
+        ),
+    )
+
+
+def test_each_partition_is_told_with_its_own_device():
+    other = PARTITION.model_copy(update={"device": "gpu-0-mig-3g40gb-9-0", "start": 0, "gi": 1})
+    listed = record(
+        device(other.device, "mig"), device(PARTITION.device, "mig"), partitions=(PARTITION, other)
+    )
+    assert [report.data["placement"] for report in reports.of_record(listed)] == ["0:4", "4:4"]
+
+
+@pytest.mark.parametrize("partitions", [(), (PARTITION,)])
+def test_a_device_of_which_only_the_name_is_known_is_told_without_data(partitions):
+    known = record(device("gpu-7-mig-1g10gb-19-0", "mig"), partitions=partitions)
+    (report,) = reports.of_record(known)
+    assert (report.device, report.data, report.ready) == ("gpu-7-mig-1g10gb-19-0", {}, True)
+
+
+def test_a_claim_without_devices_has_nothing_to_tell():
+    assert reports.of_record(record()) == ()
