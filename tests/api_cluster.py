@@ -196,13 +196,17 @@ class Cluster:
         return items
 
     def slice_writes(self) -> list[str]:
-        """The verbs of the driver's writes of slices, failed ones too, since the server began."""
+        """The verbs of the driver's writes of slices, failed ones too, since the server began.
+
+        What is not to be carried out, and only asks, is no write.
+        """
         return [
             call.verb
             for call in self.faults.calls
             if call.resource == "resourceslices"
             and call.verb not in ("get", "list", "watch")
             and call.user_agent.startswith("dra-driver/")
+            and not call.dry_run
         ]
 
     def slice_watches(self) -> int:

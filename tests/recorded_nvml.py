@@ -10,7 +10,7 @@ import types
 import pynvml
 import pytest
 
-# ruff: noqa: N802 - the names are those of pynvml
+# ruff: noqa: N802, N803, N815 - the names are those of pynvml
 
 RECORDINGS = pathlib.Path(__file__).parents[2] / "shared" / "gpus" / "recorded"
 
@@ -20,6 +20,8 @@ class RecordedNvml:
 
     NVMLError = pynvml.NVMLError
     NVML_INIT_FLAG_NO_GPUS = pynvml.NVML_INIT_FLAG_NO_GPUS
+    NVML_GPU_INSTANCE_PROFILE_COUNT = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
+    c_nvmlGpuInstancePlacement_t = pynvml.c_nvmlGpuInstancePlacement_t
 
     def __init__(self, recording: dict) -> None:
         self._system = recording["system"]
@@ -36,6 +38,23 @@ class RecordedNvml:
 
     def nvmlDeviceGetHandleByIndex(self, index):
         return self._devices[index]
+
+    def nvmlDeviceGetGpuInstanceProfileInfo(self, device, profile, version=2):
+        assert version == 2
+        return _answer(device["gpuInstanceProfiles"][str(profile)]["info"])
+
+    def nvmlDeviceGetGpuInstancePossiblePlacements(
+        self, device, profileId, placementsRef, countRef
+    ):
+        found = next(
+            profile["placements2v"]
+            for profile in device["gpuInstanceProfiles"].values()
+            if profile["info"].get("id") == profileId
+        )
+        countRef._obj.value = len(found)
+        if placementsRef is not None:
+            for place, recorded in zip(placementsRef, found, strict=True):
+                place.start, place.size = recorded["start"], recorded["size"]
 
     def __getattr__(self, name):
         if name in self._system:

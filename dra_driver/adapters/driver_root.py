@@ -130,8 +130,8 @@ class DriverRoot:
             "/dev/nvidia-uvm": "nvidia-modprobe -u -c 0",
             "/dev/nvidia-uvm-tools": "nvidia-modprobe -u -c 0",
         }
-        root = self._root_of_devices()
-        nodes = {path: _device_node(root, path) for path in (*required, "/dev/nvidia-modeset")}
+        root = self.root_of_devices()
+        nodes = {path: device_node(root, path) for path in (*required, "/dev/nvidia-modeset")}
         missing = [
             f"{root.host_path(path)} (make it with: {command})"
             for path, command in sorted(required.items())
@@ -144,7 +144,8 @@ class DriverRoot:
             )
         return tuple(node for _, node in sorted(nodes.items()) if node is not None)
 
-    def _root_of_devices(self) -> Root:
+    def root_of_devices(self) -> Root:
+        """The root under which `/dev` is; see `dev_root` above."""
         if self._dev_root is not None:
             return self._dev_root
         if self._root.at("/dev/nvidiactl").exists():
@@ -235,7 +236,8 @@ def _libraries_in(root: Root, directory: str, ending: str) -> Iterator[driver.Li
         )
 
 
-def _device_node(root: Root, path: str) -> driver.DeviceNode | None:
+def device_node(root: Root, path: str) -> driver.DeviceNode | None:
+    """The character device at a path under a root; None where there is none."""
     try:
         facts = root.at(path).stat()
     except OSError:

@@ -5,19 +5,19 @@ server sent, so that no field is lost between reading and writing. There is no c
 limit: the API server's own priority and fairness answers 429, which is a `Retryable` error here.
 """
 
-import dataclasses
 import json
 import pathlib
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import kubernetes
 import urllib3
 import urllib3.exceptions
 
 from dra_driver import errors
+from dra_driver.adapters import kube_errors, kube_pages, kube_resources
 
 Json = dict[str, Any]
 Body = Json | list[Json]
@@ -26,34 +26,17 @@ Body = Json | list[Json]
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for one request. A prepare call has 45 s in all, so several tries fit."""
+PAGE = 500
+"""Objects in one answer to a list; the API's own clients take as many."""
 WATCH_TIMEOUT = 300
 """Seconds after which the server ends a watch: a dead connection is noticed by then."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Resource:
-    """A kind as the API addresses it: group (empty for core), version, plural."""
-
-    group: str
-    version: str
-    plural: str
-    namespaced: bool = True
-
-    def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """The URL path of the collection, or of one object in it."""
-        parts = ["apis", self.group] if self.group else ["api"]
-        parts.append(self.version)
-        if self.namespaced and namespace is not None:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        if name is not None:
-            parts.append(name)
-        return "/" + "/".join(quote(part, safe="") for part in parts)
-
-
+Resource = kube_resources.Resource
 NODES = Resource("", "v1", "nodes", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 PODS = Resource("", "v1", "pods")
@@ -65,38 +48,12 @@ TEMPLATES = Resource(RESOURCE_GROUP, "v1", "resourceclaimtemplates")
 CLASSES = Resource(RESOURCE_GROUP, "v1", "deviceclasses", namespaced=False)
 
 
-class ApiError(errors.DriverError):
-    """The API server refused: HTTP status and the reason of its Status object."""
-
-    def __init__(self, request: str, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{request}: {status} {reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-
-
-class NotFound(ApiError):  # noqa: N818 - the API's own reason
-    """404: no such object, or no such kind."""
-
-
-class Conflict(ApiError):  # noqa: N818 - the API's own reason
-    """409: it exists already, or was changed since it was read."""
-
-
-class Gone(ApiError):  # noqa: N818 - the API's own reason
-    """410: the resource version is too old; list again."""
-
-
-class Forbidden(ApiError):  # noqa: N818 - the API's own reason
-    """403: the role lacks a right; the message names it."""
-
-
-class Unavailable(ApiError, errors.Retryable):  # noqa: N818 - what it is
-    """429, 5xx or no connection: may work in a moment."""
-
-
-_BY_STATUS: dict[int, type[ApiError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone}
-_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+ApiError = kube_errors.ApiError
+NotFound = kube_errors.NotFound
+Conflict = kube_errors.Conflict
+Gone = kube_errors.Gone
+Forbidden = kube_errors.Forbidden
+Unavailable = kube_errors.Unavailable
 
 
 class Watch:
@@ -117,7 +74,8 @@ class Watch:
         try:
             for event in self._events():
                 if event["type"] == "ERROR":
-                    raise _error(self._request, event["object"].get("code", 500), event["object"])
+                    status = event["object"]
+                    raise kube_errors.refusal(self._request, status.get("code", 500), status)
                 yield event["type"], event["object"]
         except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
             if not self._stopped.is_set():
@@ -198,10 +156,16 @@ class Client:
         field_selector: str | None = None,
         label_selector: str | None = None,
     ) -> tuple[list[Json], str]:
-        """All objects that match, and the resource version from which to watch on."""
-        query = _selectors(field_selector, label_selector)
-        body = self._call("GET", resource.path(namespace), query=query)
-        return body.get("items") or [], body["metadata"]["resourceVersion"]
+        """All objects that match, and the resource version from which to watch on.
+
+        They are as they were at one moment: pages that no longer fit together are not put together.
+        """
+        query, path = _selectors(field_selector, label_selector), resource.path(namespace)
+        try:
+            return kube_pages.collect(self._call, path, query | {"limit": str(PAGE)})
+        except Gone:
+            # The moment of the first page was forgotten before the last; one answer has no seams.
+            return kube_pages.collect(self._call, path, query)
 
     def watch(
         self,
@@ -220,14 +184,23 @@ class Client:
             "timeoutSeconds": str(WATCH_TIMEOUT),
         }
         path = resource.path(namespace)
+        request = f"watch {path}"
         response = self._request("GET", path, query=query, timeout=WATCH_TIMEOUT + 15)
         if response.status >= 400:
-            raise _error(f"watch {path}", response.status, _status(response, f"watch {path}"))
-        return Watch(response, f"watch {path}")
+            raise kube_errors.refusal(request, response.status, _status(response, request))
+        return Watch(response, request)
 
-    def create(self, resource: Resource, body: Json, namespace: str | None = None) -> Json:
-        """The object as the server made it."""
-        return self._call("POST", resource.path(namespace), body=body)
+    def create(
+        self,
+        resource: Resource,
+        body: Json,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Json:
+        """The object as the server made it, or would make it."""
+        query = {"dryRun": "All"} if dry_run else None
+        return self._call("POST", resource.path(namespace), body=body, query=query)
 
     def replace(
         self,
@@ -258,6 +231,26 @@ class Client:
         """PATCH with a merge patch, or the kind that is named."""
         path = _sub(resource.path(namespace, name), subresource)
         return self._call("PATCH", path, body=patch, content_type=kind)
+
+    def apply(
+        self,
+        resource: Resource,
+        body: Json,
+        namespace: str | None = None,
+        *,
+        manager: str,
+        subresource: str | None = None,
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> Json:
+        """Server-side apply: `body` is all that `manager` wants of the object, whoever else does.
+
+        What it applied earlier and does not any more is removed. A UID or resource version in
+        `body` has to be the current one.
+        """
+        path = _sub(resource.path(namespace, body["metadata"]["name"]), subresource)
+        query = {"fieldManager": manager, "force": "true"}
+        options: Json = {"query": query, "content_type": _APPLY_PATCH, "timeout": timeout}
+        return self._call("PATCH", path, body=body, **options)
 
     def create_subresource(
         self, resource: Resource, name: str, subresource: str, body: Json, namespace: str
@@ -294,7 +287,7 @@ class Client:
         response = self._request(method, path, **options)
         document = _status(response, f"{method} {path}")
         if response.status >= 400:
-            raise _error(f"{method} {path}", response.status, document)
+            raise kube_errors.refusal(f"{method} {path}", response.status, document)
         return document
 
     def _request(
@@ -392,9 +385,3 @@ def _status(response: urllib3.BaseHTTPResponse, request: str) -> Json:
     if response.status < 400:
         raise Unavailable(request, response.status, "not an object", text or "no message")
     return {"reason": "Unknown", "message": text}
-
-
-def _error(request: str, status: int, document: Json) -> ApiError:
-    kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
-    reason, message = document.get("reason") or "Unknown", document.get("message") or "no message"
-    return kind(request, status, reason, message)

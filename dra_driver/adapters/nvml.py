@@ -15,7 +15,9 @@ _SONAME = "libnvidia-ml.so.1"
 
 
 class Nvml:
-    """NVML of this node. Safe to use from several threads; one call runs at a time.
+    """NVML of this node. Safe to use from several threads, whose calls run side by side.
+
+    NVML itself takes calls from several threads, and counts how often it was opened.
 
     Args:
         library: an object with the functions of `pynvml`. None imports `pynvml` itself, at the
@@ -76,21 +78,22 @@ class Nvml:
     def session(self) -> Iterator[Any]:
         """The library, open; closed at the end. Takes about 10 ms with persistence mode on.
 
+        Sessions of several threads overlap: nobody waits for what another one asks of NVML.
+
         Raises:
             errors.Retryable: the driver is not there (yet).
         """
-        with self._lock:
-            self.init()
-            try:
-                yield self._import()
-            finally:
-                self.shutdown()
+        self.init()
+        try:
+            yield self._import()
+        finally:
+            self.shutdown()
 
     def discover(self) -> devices.Discovery:
         """Every GPU that the driver serves. No GPU at all is an empty answer, not an error.
 
         NVML looks at the bus when it is opened, so GPUs that came or went are seen only if nobody
-        else in this process holds it open.
+        else in this process holds it open; else a later look sees them.
 
         Raises:
             errors.Retryable: the driver is not there (yet).

@@ -1,6 +1,8 @@
 """What the return codes of NVML mean for the driver, and what to do about them."""
 
 import enum
+import types
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -19,7 +21,9 @@ class Code(enum.IntEnum):
     RESET_REQUIRED = 16
     OPERATING_SYSTEM = 17
     LIB_RM_VERSION_MISMATCH = 18
+    IN_USE = 19
     NO_DATA = 21
+    INSUFFICIENT_RESOURCES = 23
     ARGUMENT_VERSION_MISMATCH = 25
     DEPRECATED = 26
     UNKNOWN = 999
@@ -65,7 +69,10 @@ _REMEDIES = {
 }
 
 
-def describe(error: Any) -> str:
-    """An `NVMLError` as text: its code, what NVML says, and what to do."""
-    remedy = _REMEDIES.get(error.value)
+def describe(error: Any, remedies: Mapping[int, str] = types.MappingProxyType({})) -> str:
+    """An `NVMLError` as text: its code, what NVML says, and what to do.
+
+    `remedies` by code come before the general ones.
+    """
+    remedy = remedies.get(error.value) or _REMEDIES.get(error.value)
     return f"NVML error {error.value} ({error})" + (f": {remedy}" if remedy else "")

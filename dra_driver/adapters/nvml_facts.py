@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dra_driver import errors
-from dra_driver.adapters import nvml_codes
-from dra_driver.model import devices
+from dra_driver.adapters import nvml_codes, nvml_mig_facts
+from dra_driver.model import devices, mig
 
 T = TypeVar("T")
 
@@ -49,6 +49,13 @@ _ARCHITECTURES = {
     13: "Rubin",
     0xFFFFFFFF: "Unknown",
 }
+_NEVER_TOLD = frozenset(
+    {
+        nvml_codes.Code.NOT_SUPPORTED,
+        nvml_codes.Code.NO_PERMISSION,
+        nvml_codes.Code.FUNCTION_NOT_FOUND,
+    }
+)
 _ADDRESSING_MODES = {0: "None", 1: "HMM", 2: "ATS"}
 
 
@@ -89,17 +96,20 @@ class _Reader:
         except (self._library.NVMLError, UnicodeDecodeError, errors.Rejected):
             return None
 
-    def mig(self) -> tuple[bool | None, bool | None]:
-        """Whether the GPU can be partitioned and is in MIG mode now; None for what is unknown."""
+    def mig(self) -> tuple[bool | None, bool | None, bool | None]:
+        """Whether the GPU can be partitioned, and its MIG mode now and after the next reset.
+
+        None for what is unknown.
+        """
         try:
-            current, _pending = self.required("nvmlDeviceGetMigMode")
+            current, pending = self.required("nvmlDeviceGetMigMode")
         except self._library.NVMLError as error:
             if error.value in {nvml_codes.Code.NOT_SUPPORTED, nvml_codes.Code.FUNCTION_NOT_FOUND}:
-                return False, False
+                return False, False, False
             if error.value in nvml_codes.NO_SUCH_FACT:
-                return None, None
+                return None, None, None
             raise
-        return True, current == 1
+        return True, current == 1, pending == 1
 
 
 def read_system(library: Any) -> System:
@@ -123,7 +133,9 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
     reader = _Reader(library, handle)
     memory = reader.optional("nvmlDeviceGetMemoryInfo")
     capability = reader.optional("nvmlDeviceGetCudaComputeCapability")
-    mig_capable, mig_enabled = reader.mig()
+    mig_capable, mig_enabled, mig_pending = reader.mig()
+    profiles = nvml_mig_facts.profiles(library, handle) if mig_capable else ()
+    instances = _instances(library, handle, profiles) if mig_enabled else ()
     return devices.Gpu(
         index=index,
         minor=reader.required("nvmlDeviceGetMinorNumber"),
@@ -139,6 +151,9 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
         addressing_mode=_ADDRESSING_MODES.get(reader.optional("nvmlDeviceGetAddressingMode")),
         mig_capable=mig_capable,
         mig_enabled=mig_enabled,
+        mig_pending=mig_pending,
+        profiles=profiles,
+        instances=instances,
     )
 
 
@@ -153,6 +168,18 @@ def failure(library: Any, index: int, handle: Any, reason: str) -> devices.GpuFa
         pci_address=reader.glimpse("nvmlDeviceGetPciInfo", _pci_address),
         reason=reason,
     )
+
+
+def _instances(
+    library: Any, handle: Any, profiles: tuple[mig.Profile, ...]
+) -> tuple[mig.Instance, ...]:
+    """The instances, or none where NVML never tells. An answer that failed is no empty GPU."""
+    try:
+        return nvml_mig_facts.instances(library, handle, profiles)
+    except library.NVMLError as error:
+        if error.value not in _NEVER_TOLD:
+            raise
+    return ()
 
 
 def _pci_address(info: Any) -> devices.PciAddress:

@@ -17,8 +17,16 @@ PIPE_WIDTH = 120
 _PLAIN = rich.box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 """A line under the heads, and nothing else."""
 
-Cell = str | tuple[str, str]
-"""Text, or text and a style such as `green`."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spans:
+    """Text whose parts have styles of their own: (text, style) each."""
+
+    parts: tuple[tuple[str, str], ...]
+
+
+Cell = str | tuple[str, str] | Spans
+"""Text, text and a style such as `green`, or several of these."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +52,11 @@ class Terminal:
     def __init__(self) -> None:
         self._out = _console(sys.stdout.isatty(), stderr=False)
         self._err = _console(sys.stderr.isatty(), stderr=True)
+
+    @property
+    def width(self) -> int:
+        """Columns of a line of the result."""
+        return self._out.width
 
     def table(self, table: Table) -> None:
         """Print a table."""
@@ -114,5 +127,7 @@ def _console(is_terminal: bool, *, stderr: bool) -> rich.console.Console:
 
 def _text(cell: Cell) -> rich.text.Text:
     # Never a plain string: rich would take what looks like markup or an emoji's name for one.
+    if isinstance(cell, Spans):
+        return rich.text.Text.assemble(*cell.parts)
     text, style = cell if isinstance(cell, tuple) else (cell, "")
     return rich.text.Text(text, style=style)

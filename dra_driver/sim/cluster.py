@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
@@ -194,16 +194,15 @@ class Cluster:
         while waiting and not stop.is_set():
             for name in sorted(waiting):
                 self.nodes[name].check_alive()
-            slices, _ = self.client.list(kube.SLICES)
-            waiting = set(self.nodes) - {body["spec"].get("nodeName") for body in slices}
+            waiting = set(self.nodes) - _published(self.client.list(kube.SLICES)[0])
             if waiting and time.monotonic() > deadline:
                 logs = "\n".join(
                     f"plugin of node {name}: {self.nodes[name].log_end()}"
                     for name in sorted(waiting)
                 )
                 raise errors.Fatal(
-                    f"no ResourceSlice of node {', '.join(sorted(waiting))} after {seconds:.0f} s\n"
-                    f"{logs}"
+                    f"the ResourceSlices of node {', '.join(sorted(waiting))} are not all there "
+                    f"after {seconds:.0f} s\n{logs}"
                 )
             if waiting:
                 stop.wait(LOOK_SECONDS)
@@ -225,6 +224,20 @@ class Cluster:
         client = kube.Client(kubeconfig=self.kubeconfig, user_agent=name)
         self._stack.callback(client.close)
         return client
+
+
+def _published(slices: Sequence[Json]) -> set[str]:
+    """The nodes whose pool is complete: as many slices of its newest generation as it tells."""
+    pools: dict[str, list[Json]] = {}
+    for body in slices:
+        if body["spec"]["driver"] == DRIVER_NAME and "nodeName" in body["spec"]:
+            pools.setdefault(body["spec"]["nodeName"], []).append(body["spec"]["pool"])
+    newest = {node: max(pool["generation"] for pool in found) for node, found in pools.items()}
+    current = {
+        node: [pool for pool in found if pool["generation"] == newest[node]]
+        for node, found in pools.items()
+    }
+    return {node for node, found in current.items() if len(found) == found[0]["resourceSliceCount"]}
 
 
 def _node_body(name: str) -> Json:

@@ -7,12 +7,13 @@ import re
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from dra_driver import errors
 from dra_driver.adapters import terminal
 from dra_driver.logic import emulation
-from dra_driver.sim import cluster, gpu_state, manifests, outcome, podman, runtime
+from dra_driver.sim import cluster, gpu_state, manifests, observing, outcome, podman, runtime
 
 DEFAULT_NODES = (
     cluster.NodeSpec("ampere", "a100-40gb-sxm4:8"),
@@ -20,7 +21,7 @@ DEFAULT_NODES = (
     cluster.NodeSpec("mixed", "t4:4,v100-16gb-sxm2:4"),
 )
 SETTLE_SECONDS = 60.0
-"""How long pods may take to become what they are expected to become."""
+"""How long the pods of a step may take to become what they are expected to become."""
 STEADY_SECONDS = 5.0
 """Without any change after which nothing more is expected of pods that cannot be scheduled."""
 OUTPUT_SECONDS = 5.0
@@ -83,6 +84,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
     """
     objects = manifests.load(options.files or (_quickstart(),))
     outcome.check_expectations(objects)
+    steps = manifests.steps(objects)
     behaviour = emulation.of_release(options.emulate)
     names = [node.name for node in options.nodes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -95,7 +97,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
             behaviour=behaviour,
         )
         try:
-            result = _play(embedded, objects, options, stop, shown)
+            result = _play(embedded, steps, options, stop, shown)
             if result is None:
                 return INTERRUPTED
             _show(result, options, shown)
@@ -110,7 +112,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
 
 def _play(
     embedded: cluster.Cluster,
-    objects: list[manifests.Json],
+    steps: Sequence[Sequence[manifests.Json]],
     options: Options,
     stop: threading.Event,
     shown: terminal.Terminal,
@@ -122,26 +124,35 @@ def _play(
         if not embedded.wait_ready(stop):
             return None
     shown.step(f"Nodes are ready: {len(embedded.devices())} devices published")
-    manifests.apply(embedded.client, objects)
-    shown.step(f"Manifests applied: {len(objects)} objects")
-    for body in objects:
-        if body["kind"] in _WITHOUT_CONTROLLER:
-            shown.step(f"{manifests.full_name(body)} stays as it is: only pods are run here")
-    with shown.progress(f"Waiting for pods, {options.timeout:g} s at most") as progress:
-        return _settle(embedded, options, stop, progress)
+    observer = observing.Observer(embedded)
+    result = observer.look()
+    for number, objects in enumerate(steps, start=1):
+        manifests.apply(embedded.client, objects)
+        which = f", step {number} of {len(steps)}" if len(steps) > 1 else ""
+        shown.step(f"Manifests applied{which}: {len(objects)} objects")
+        for body in objects:
+            if body["kind"] in _WITHOUT_CONTROLLER:
+                shown.step(f"{manifests.full_name(body)} stays as it is: only pods are run here")
+        enough = _have_run if number < len(steps) else None
+        with shown.progress(f"Waiting for pods, {options.timeout:g} s at most") as progress:
+            result = _settle(observer, options, stop, progress, enough)
+        if enough and not enough(result):
+            break
+    return result
 
 
 def _settle(
-    embedded: cluster.Cluster,
+    observer: observing.Observer,
     options: Options,
     stop: threading.Event,
     progress: terminal.Progress,
+    enough: Callable[[outcome.Outcome], bool] | None,
 ) -> outcome.Outcome:
-    """Wait until each pod is what it is expected to be, or there is no hope of that."""
+    """Wait until each pod is what it is expected to be, it is `enough`, or there is no hope."""
     start = time.monotonic()
     last, last_change = None, start
     while True:
-        result = outcome.gather(embedded)
+        result = observer.look()
         now = time.monotonic()
         if result != last:
             last, last_change = result, now
@@ -149,19 +160,31 @@ def _settle(
             return result
         if _is_settled(result, now - last_change, options.runtime):
             return result
+        if enough and enough(result):
+            return result
         progress.update(_progress(result))
-        for node in embedded.nodes.values():
-            node.check_alive()
+        observer.check_alive()
         stop.wait(LOOK_SECONDS)
+
+
+def _have_run(result: outcome.Outcome) -> bool:
+    """Whether the pods are ready for the next step."""
+    return all(pod.as_expected or pod.has_run for pod in result.pods)
 
 
 def _is_settled(result: outcome.Outcome, steady: float, runtime_name: str) -> bool:
     """Whether nothing more is to be waited for; `steady` are the seconds without any change."""
-    left = {pod.phase for pod in result.pods if not pod.as_expected}
+    left = [pod for pod in result.pods if not pod.as_expected]
     if left:
-        # Only real containers end by themselves, and make room for others.
-        hopeless = left <= {outcome.FAILED, outcome.UNSCHEDULABLE} and runtime_name == "pretended"
-        return left == {outcome.FAILED} or (hopeless and steady > STEADY_SECONDS)
+        # What has come to run, or has failed, will not wait any more.
+        if all(pod.phase in (outcome.FAILED, *outcome.RUNS) for pod in left):
+            return True
+        # Real containers may end by themselves whatever their command, and make room for others.
+        more_room = runtime_name != "pretended" or any(
+            pod.ends and pod.phase == outcome.RUNNING for pod in result.pods
+        )
+        hopeless = all(pod.phase != "Pending" for pod in left) and not more_room
+        return hopeless and steady > STEADY_SECONDS
     views = [view for pod in result.pods for view in pod.containers.values()]
     # Twice the same: a line may be followed by others.
     patience = LOOK_SECONDS if all(v.output for v in views if v.mounts) else OUTPUT_SECONDS
@@ -187,7 +210,7 @@ def _show(result: outcome.Outcome, options: Options, shown: terminal.Terminal) -
         shown.table(table)
     unexpected = [pod for pod in result.pods if not pod.as_expected]
     for pod in unexpected:
-        shown.say(f"{outcome.full_name(pod)} is {pod.phase}, expected is {pod.expected}.")
+        shown.say(f"{outcome.full_name(pod)} is {pod.became}, expected is {pod.expected}.")
     good = len(result.pods) - len(unexpected)
     shown.say(f"{good} of {len(result.pods)} pods are as expected.")
 

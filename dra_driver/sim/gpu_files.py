@@ -49,7 +49,9 @@ class ModelFile(Generic[M]):
             before = content.model_dump_json()
             yield content
             if content.model_dump_json() != before:
-                files.write(self._path, content.model_dump_json(indent=2) + "\n")
+                text = content.model_dump_json(indent=2) + "\n"
+                # Simulated hardware outlives processes, and not the machine.
+                files.write(self._path, text, durable=False)
 
     def clear(self) -> None:
         """Go back to the empty model."""

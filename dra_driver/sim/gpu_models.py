@@ -60,6 +60,10 @@ class Model(_Facts):
     mig_mode_change_needs_reset: bool
     gpu_instance_profiles: tuple[Profile, ...]
 
+    def profile(self, profile_id: int) -> Profile:
+        """The profile with this id, which must be there."""
+        return next(found for found in self.gpu_instance_profiles if found.id == profile_id)
+
 
 @functools.cache
 def names() -> tuple[str, ...]:

@@ -37,11 +37,15 @@ class Process(_State):
 
 
 class ComputeInstance(_State):
-    """A compute instance inside a GPU instance. `uuid` is that of the MIG device."""
+    """A compute instance inside a GPU instance. `uuid` is that of the MIG device.
+
+    `start` is its place in compute slices.
+    """
 
     id: int
     profile_id: int
     uuid: str
+    start: int = 0
 
 
 class GpuInstance(_State):

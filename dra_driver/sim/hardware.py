@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dra_driver import settings
 from dra_driver.adapters import files, nvml, sysfs
 from dra_driver.apps import node_agent
-from dra_driver.logic import cdi
+from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices
 from dra_driver.sim import gpus
 
-VARIABLE_PREFIX = "SIMULATED_GPU_"
+GPU_VARIABLE = "SIMULATED_GPU_"
+INSTANCE_VARIABLE = "SIMULATED_MIG_"
 
 
 class SimulatedDriver:
@@ -20,11 +21,11 @@ class SimulatedDriver:
         """`nvidia_smi` is the stand-in for nvidia-smi, at a path that the runtime can mount."""
         self._nvidia_smi = nvidia_smi
 
-    def injection(self, gpus_by_name: Mapping[str, devices.Gpu]) -> cdi.Injection:
-        """The edits for GPUs by device name."""
+    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
+        """The edits for GPUs and instances by device name."""
         return cdi.Injection(
             cdi.Edits(mounts=(cdi.Mount(str(self._nvidia_smi), "/usr/bin/nvidia-smi"),)),
-            {name: _edits(gpu) for name, gpu in gpus_by_name.items()},
+            {name: _edits(name, grant) for name, grant in grants.items()},
         )
 
 
@@ -37,11 +38,18 @@ def simulated(config: settings.KubeletPlugin) -> node_agent.Hardware:
     nvidia_smi = directory / "nvidia-smi"
     files.write(nvidia_smi, gpus.NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
     return node_agent.Hardware(
-        source=nvml.Nvml(library),
+        nvml=nvml.Nvml(library),
         place=sysfs.Sysfs(library.write_sysfs()),
         injector=SimulatedDriver(nvidia_smi),
     )
 
 
-def _edits(gpu: devices.Gpu) -> cdi.Edits:
-    return cdi.Edits(env={f"{VARIABLE_PREFIX}{gpu.minor}": f"{gpu.product_name}|{gpu.uuid}"})
+def _edits(name: str, grant: devices.Grant) -> cdi.Edits:
+    """One variable for each device, which a container may have beside those of other claims."""
+    gpu, instance = grant.gpu, grant.instance
+    card = f"{gpu.product_name}|{gpu.uuid}"
+    if instance is None:
+        return cdi.Edits(env={f"{GPU_VARIABLE}{gpu.minor}": card})
+    _, uuid = injecting.compute_instance(name, gpu, instance)
+    variable = f"{INSTANCE_VARIABLE}{gpu.minor}_{instance.gi}"
+    return cdi.Edits(env={variable: f"{card}|{grant.profile or 'MIG'}|{uuid}"})

@@ -1,6 +1,7 @@
 """Manifests: the objects in YAML files, and how they get into an API server."""
 
 import pathlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ from dra_driver.adapters import documents, kube
 
 Json = dict[str, Any]
 
+STEP_ANNOTATION = "demo.dra-driver/step"
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -24,6 +26,24 @@ def load(paths: Iterable[pathlib.Path]) -> list[Json]:
             for number, document in enumerate(documents.load_all(file), start=1):
                 found += _objects(document, f"{file}, document {number}")
     return found
+
+
+def steps(objects: Iterable[Json]) -> tuple[tuple[Json, ...], ...]:
+    """The objects by the number in their annotation `STEP_ANNOTATION`, 1 where they have none.
+
+    Raises:
+        errors.Rejected: a step is no whole number from 1 on.
+    """
+    found: dict[int, list[Json]] = {}
+    for body in objects:
+        text = (body["metadata"].get("annotations") or {}).get(STEP_ANNOTATION, "1")
+        if not re.fullmatch("[1-9][0-9]*", str(text)):
+            raise errors.Rejected(
+                f"{full_name(body)}: annotation {STEP_ANNOTATION}: {text!r}; write a whole number "
+                'from "1" on'
+            )
+        found.setdefault(int(text), []).append(body)
+    return tuple(tuple(found[number]) for number in sorted(found))
 
 
 def apply(client: kube.Client, objects: Iterable[Json]) -> None:

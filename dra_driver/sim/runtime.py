@@ -6,11 +6,15 @@ Simplified: one directory, JSON alone; hooks and options of mounts are not looke
 https://github.com/cncf-tags/container-device-interface, `pkg/cdi/cache.go`.
 """
 
+import contextlib
 import dataclasses
 import json
 import pathlib
+import re
+import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from dra_driver import errors
@@ -20,6 +24,8 @@ Json = dict[str, Any]
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
 RUN_SECONDS = 10.0
 """How long the stand-in for nvidia-smi may take."""
+FOREVER_SECONDS = 86400.0
+"""A sleep as long as this is there to keep a container running."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,33 +135,67 @@ def _specs(cdi_dir: pathlib.Path) -> Iterator[tuple[pathlib.Path, Json]]:
             yield path, spec
 
 
+def sleep_seconds(command: Sequence[str]) -> float | None:
+    """How long a command runs that ends with a sleep; None where it does not, or sleeps forever.
+
+    Understood are `sleep 5`, and a shell's `-c` with a last command of that form: `work; sleep 5`.
+    """
+    words = list(command)
+    if len(words) == _WITH_SCRIPT and words[1] == "-c":
+        with contextlib.suppress(ValueError):  # Quotes that are not closed: the shell would fail.
+            words = shlex.split(re.split(r"[;&|\n]+", words[2].rstrip("; \n"))[-1])
+    if len(words) != _SLEEP_WORDS or pathlib.PurePath(words[0]).name != "sleep":
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", words[1])
+    seconds = float(found[1]) * _UNITS[found[2]] if found else FOREVER_SECONDS
+    return seconds if seconds < FOREVER_SECONDS else None
+
+
+_WITH_SCRIPT, _SLEEP_WORDS = 3, 2
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
 class PretendedRuntime:
-    """Runs nothing but the stand-in for nvidia-smi, with the variables that a container gets."""
+    """Runs nothing but the stand-in for nvidia-smi, with the variables that a container gets.
+
+    A container whose command ends with a sleep ends by itself after that time, with status 0.
+    """
 
     def __init__(self, cdi_dir: pathlib.Path) -> None:
         self._cdi_dir = cdi_dir
 
-    def start(self, container: Container, on_end: Callable[[], None]) -> Running:  # noqa: ARG002 - nothing ends by itself
-        """See `Runtime`: the container "runs" until it is stopped."""
+    def start(self, container: Container, on_end: Callable[[], None]) -> Running:
+        """See `Runtime`: the container "runs" until its sleep is over, or until it is stopped."""
         seen = resolve(self._cdi_dir, container.cdi_ids)
-        return _Pretended(dataclasses.replace(seen, output=_list_gpus(seen, container.env)))
+        seen = dataclasses.replace(seen, output=_list_gpus(seen, container.env))
+        return _Pretended(seen, sleep_seconds(container.command), on_end)
 
     def close(self) -> None:
         """See `Runtime`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Pretended:
-    seen: View
+    def __init__(self, seen: View, seconds: float | None, on_end: Callable[[], None]) -> None:
+        self._seen = seen
+        self._on_end = on_end
+        self._status: int | None = None
+        self._timer = threading.Timer(seconds or 0, self._end)
+        self._timer.daemon = True
+        if seconds is not None:
+            self._timer.start()
 
     def view(self) -> View:
-        return self.seen
+        return self._seen
 
     def status(self) -> int | None:
-        return None
+        return self._status
 
     def stop(self) -> None:
-        """Nothing runs."""
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self._status = 0
+        self._on_end()
 
 
 def _list_gpus(view: View, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -47,7 +47,10 @@ def test_every_fact_of_a_gpu_is_read(machine):
         addressing_mode="None",
         mig_capable=True,
         mig_enabled=False,
+        mig_pending=False,
+        profiles=first.profiles,
     )
+    assert len(first.profiles) == 7
     assert first.uuid.startswith("GPU-")
 
 
@@ -71,6 +74,8 @@ def test_a_recorded_h100_is_read():
                 addressing_mode="None",
                 mig_capable=True,
                 mig_enabled=False,
+                mig_pending=False,
+                profiles=found.gpus[0].profiles,
             ),
         )
     )
@@ -120,7 +125,11 @@ def test_mig_mode_that_is_on_is_seen(machine, tmp_path):
         state.gpus[1].mig_enabled = True
         state.gpus[0].mig_pending = True
 
-    assert [gpu.mig_enabled for gpu in discover(machine).gpus] == [False, True, False]
+    assert [(gpu.mig_enabled, gpu.mig_pending) for gpu in discover(machine).gpus] == [
+        (False, True),
+        (True, False),
+        (False, False),
+    ]
 
 
 def test_mig_mode_that_may_not_be_read_is_unknown(machine, tmp_path):
@@ -130,7 +139,7 @@ def test_mig_mode_that_may_not_be_read_is_unknown(machine, tmp_path):
 
     first = discover(machine).gpus[0]
 
-    assert (first.mig_capable, first.mig_enabled) == (None, None)
+    assert (first.mig_capable, first.mig_enabled, first.mig_pending) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,36 @@ def test_a_gpu_that_vanishes_while_nvml_is_held_open_is_reported(machine, tmp_pa
     assert "GPU is lost" in found.failures[0].reason
 
 
+def test_a_gpu_that_comes_while_another_thread_uses_nvml_is_seen_once_it_is_done(machine, tmp_path):
+    adapter = nvml.Nvml(machine)
+    gpu_faults.remove(tmp_path, uuids(tmp_path)[0])
+    opened, done = threading.Event(), threading.Event()
+
+    def use():
+        with adapter.session():
+            opened.set()
+            done.wait()
+
+    worker = threading.Thread(target=use)
+    worker.start()
+    assert opened.wait(timeout=30)
+    gpu_faults.clear(tmp_path)
+
+    assert [gpu.minor for gpu in adapter.discover().gpus] == [1, 2]
+    done.set()
+    worker.join()
+    assert [gpu.minor for gpu in adapter.discover().gpus] == [0, 1, 2]
+
+
+def test_a_session_that_ends_leaves_the_others_open(machine):
+    adapter = nvml.Nvml(machine)
+
+    with adapter.session() as library:
+        handle = library.nvmlDeviceGetHandleByIndex(0)
+        adapter.discover()
+        assert library.nvmlDeviceGetMinorNumber(handle) == 0
+
+
 def test_a_look_leaves_nvml_as_it_found_it(machine):
     adapter = nvml.Nvml(machine)
 

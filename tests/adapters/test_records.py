@@ -118,7 +118,7 @@ DAMAGE = {
     "not text": (b"\xff\xfe\x00", "not a record (UnicodeDecodeError: "),
     "of another version": (
         prepared.encode(record()).replace('"version": 1', '"version": 7').encode(),
-        "version 7 is not 1, the one that this driver reads",
+        "version 7 is not one that this driver reads",
     ),
     "with a wrong checksum": (
         prepared.encode(record()).replace("gpu-0", "gpu-1").encode(),

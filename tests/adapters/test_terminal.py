@@ -82,6 +82,16 @@ def test_text_that_looks_like_markup_is_printed_as_it_is(output):
     assert err.splitlines() == [TRICKY, TRICKY]
 
 
+def test_parts_of_a_cell_are_printed_one_after_the_other(output):
+    spans = terminal.Spans((("|", ""), ("[red]", "green"), ("\n|", "")))
+    terminal.Terminal().table(terminal.Table("T", ("A", "B"), ((spans, "b"),)))
+    assert output()[0].splitlines()[3:] == ["|[red]   b", "|", ""]
+
+
+def test_the_width_is_that_of_a_pipe():
+    assert terminal.Terminal().width == terminal.PIPE_WIDTH
+
+
 def test_a_result_is_one_line_however_long_it_is(output):
     terminal.Terminal().say("x " * 300)
     assert output() == ("x " * 300 + "\n", "")
@@ -106,6 +116,8 @@ with shown.progress("starting [x] :smile:") as progress:
     import time
     time.sleep(0.3)
 shown.table(terminal.Table("Pods", ("POD", "NAME"), (("p" * 60, ("n" * 60, "green")),)))
+shown.table(terminal.Table("Parts", ("A",), ((terminal.Spans((("x", "cyan"), ("y", ""))),),)))
+shown.say(f"width {shown.width}")
 shown.block(terminal.Block((("title", "bold"),), ("l" * 100,)))
 """
 
@@ -139,6 +151,7 @@ def on_terminal(columns):
 def test_a_terminal_gets_colours_and_progress_that_changes_in_place():
     written = on_terminal(80)
     assert "\x1b[32m" in written
+    assert "\x1b[36mx\x1b[0my" in written
     assert "waiting [y] :smile:" in written
     assert "\x1b[2K" in written
 
@@ -147,7 +160,8 @@ def test_a_terminal_gets_colours_and_progress_that_changes_in_place():
 def test_a_table_fits_the_terminal_and_a_block_can_be_copied_from_it(columns):
     written = SGR.sub("", on_terminal(columns).rpartition("\x1b[2K")[2])
     lines = written.splitlines()
-    table = lines[lines.index("Pods") + 1 : lines.index("title") - 1]
+    table = lines[lines.index("Pods") + 1 : lines.index("Parts") - 1]
+    assert f"width {columns}" in lines
     assert max(map(len, table)) <= columns
     assert "".join(table).count("p") == 60
     assert "".join(table).count("n") == 60

@@ -108,7 +108,8 @@ def is_alive(pid):
 
 
 def test_each_node_publishes_its_devices(running):
-    assert sorted(running.devices()) == [
+    whole = [key for key in sorted(running.devices()) if "-mig-" not in key[2]]
+    assert whole == [
         ("gpu.nvidia.com", "kubeconfig", "gpu-0"),
         ("gpu.nvidia.com", "one", "gpu-0"),
         ("gpu.nvidia.com", "one", "gpu-1"),
@@ -124,7 +125,7 @@ def test_nodes_and_the_device_class_are_there(running):
         assert body["metadata"]["labels"]["kubernetes.io/hostname"] == body["metadata"]["name"]
         assert body["status"]["conditions"][0]["status"] == "True"
     classes, _ = running.client.list(kube.CLASSES)
-    assert [body["metadata"]["name"] for body in classes] == ["gpu.nvidia.com"]
+    assert [body["metadata"]["name"] for body in classes] == ["gpu.nvidia.com", "mig.nvidia.com"]
 
 
 def test_a_pod_gets_a_device_and_its_spec_goes_with_it(running):
@@ -189,9 +190,45 @@ def test_nodes_that_take_too_long_are_told_of_with_the_log_of_their_plugins(new_
         made.wait_ready(GOES_ON, seconds=0)
     lines = str(told.value).splitlines()
     assert lines[:2] == [
-        "no ResourceSlice of node one after 0 s",
+        "the ResourceSlices of node one are not all there after 0 s",
         "plugin of node one: its log ends:",
     ]
+
+
+def test_a_node_is_ready_only_with_all_slices_of_its_pool(running):
+    slices, _ = running.client.list(kube.SLICES)
+    assert cluster._published(slices) == {"one", "kubeconfig", "cpu"}
+    of_one = [body for body in slices if body["spec"]["nodeName"] == "one"]
+    assert len(of_one) > 2  # The counters, and the devices in several slices.
+    for missing in of_one:
+        left = [body for body in slices if body is not missing]
+        assert cluster._published(left) == {"kubeconfig", "cpu"}
+
+
+def pool_slice(node, generation, count, driver=cluster.DRIVER_NAME):
+    pool = {"name": node, "generation": generation, "resourceSliceCount": count}
+    return {"spec": {"driver": driver, "nodeName": node, "pool": pool}}
+
+
+def all_nodes_slice():
+    body = pool_slice("everywhere", 1, 1)
+    del body["spec"]["nodeName"]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("slices", "ready"),
+    [
+        ([], set()),
+        ([pool_slice("a", 1, 1)], {"a"}),
+        ([pool_slice("a", 1, 1), pool_slice("a", 2, 2)], set()),
+        ([pool_slice("a", 1, 1), pool_slice("a", 2, 2), pool_slice("a", 2, 2)], {"a"}),
+        ([pool_slice("a", 1, 1, "net.example.com")], set()),
+        ([pool_slice("a", 1, 1), all_nodes_slice()], {"a"}),
+    ],
+)
+def test_slices_of_an_earlier_generation_and_of_other_drivers_do_not_count(slices, ready):
+    assert cluster._published(slices) == ready
 
 
 def test_a_start_can_be_given_up(new_cluster):

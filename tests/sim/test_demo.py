@@ -18,7 +18,7 @@ from polling import until
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import terminal
-from dra_driver.sim import cluster, demo, outcome, podman, runtime
+from dra_driver.sim import cluster, demo, manifests, outcome, podman
 
 T4 = "GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 NODES = (cluster.NodeSpec("small", "t4:2"),)
@@ -36,7 +36,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: NAME, annotations: ANNOTATIONS}
 spec:
-  containers: [{name: main, image: none, resources: {claims: [{name: gpu}]}}]
+  containers: [{name: main, image: none, command: COMMAND, resources: {claims: [{name: gpu}]}}]
   resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
 """
 # It is bound, and its claim never comes.
@@ -51,9 +51,11 @@ spec:
 """
 
 
-def pod(name, expect=None):
-    annotations = json.dumps({outcome.EXPECT_ANNOTATION: expect} if expect else {})
-    return POD.replace("NAME", name).replace("ANNOTATIONS", annotations)
+def pod(name, expect=None, *, step=None, sleep="infinity"):
+    wanted = {outcome.EXPECT_ANNOTATION: expect, manifests.STEP_ANNOTATION: step}
+    annotations = json.dumps({key: value for key, value in wanted.items() if value})
+    command = json.dumps(["sleep", sleep])
+    return POD.replace("NAME", name).replace("ANNOTATIONS", annotations).replace("COMMAND", command)
 
 
 @pytest.fixture
@@ -83,48 +85,13 @@ def play(capsys, tmp_path, temporary):
     structlog.reset_defaults()
 
 
-# The nodes
-
-
-@pytest.mark.parametrize(
-    "text", ["a=t4:1", "node-1=t4:4,v100-16gb-sxm2:4", "1=none", f"{'n' * 63}=t4:64"]
-)
-def test_a_node_has_a_name_and_gpus(text):
-    name, _, gpus = text.partition("=")
-    assert demo.parse_node(text) == cluster.NodeSpec(name, gpus)
-
-
-@pytest.mark.parametrize("text", ["", "a", "a=", "=t4:1", "t4:1"])
-def test_a_node_without_name_or_gpus_is_refused(text):
-    with pytest.raises(errors.Rejected) as refused:
-        demo.parse_node(text)
-    assert str(refused.value) == (
-        f"--node {text!r}: write NAME=MODEL:COUNT[,MODEL:COUNT]..., "
-        "for example hopper=h100-80gb-hbm3:8, or NAME=none"
-    )
-
-
-@pytest.mark.parametrize(
-    "name", ["A", "a_b", "a.b", "-a", "a-", "../../a", "a/b", " a", "n" * 64, "ä"]
-)
-def test_a_name_that_no_node_can_have_is_refused(name):
-    with pytest.raises(errors.Rejected, match="is no name of a node: at most 63 lower-case"):
-        demo.parse_node(f"{name}=t4:1")
-
-
-@pytest.mark.parametrize("gpus", ["t4", "t4:0", "t4:65", "gtx:1", "t4:1,", "none,t4:1"])
-def test_gpus_that_cannot_be_simulated_are_refused(gpus):
-    with pytest.raises(errors.Rejected):
-        demo.parse_node(f"a={gpus}")
+# The options and the manifests
 
 
 def test_two_nodes_of_one_name_are_refused(play):
     with pytest.raises(errors.Rejected) as refused:
         play(TEMPLATE, nodes=(*NODES, *NODES))
     assert str(refused.value) == "--node: small is there twice; give each its own name"
-
-
-# The manifests
 
 
 def test_a_file_that_is_not_there_is_refused_before_anything_starts(play, temporary):
@@ -134,7 +101,7 @@ def test_a_file_that_is_not_there_is_refused_before_anything_starts(play, tempor
 
 
 def test_an_expectation_that_no_pod_can_meet_is_refused(play):
-    with pytest.raises(errors.Rejected, match="'Pending'; write Running or Unschedulable"):
+    with pytest.raises(errors.Rejected, match="'Pending'; write one of: Running; Unsch"):
         play(TEMPLATE + pod("a", "Pending"))
 
 
@@ -218,7 +185,7 @@ def test_a_pod_that_cannot_run_is_told_of_with_the_reason_and_ends_with_1(play, 
 
 
 def test_a_pod_that_runs_against_expectation_ends_with_1(play):
-    status, out, _ = play(TEMPLATE + pod("a", "Unschedulable"), timeout=0.5)
+    status, out, _ = play(TEMPLATE + pod("a", "Unschedulable"))
     assert status == 1
     assert out.splitlines()[-2:] == [
         "default/a is Running, expected is Unschedulable.",
@@ -234,6 +201,7 @@ def test_a_pod_that_cannot_start_is_told_of_with_the_last_warning(play):
             "namespace": "default",
             "name": "stuck",
             "phase": "Pending",
+            "wasUnschedulable": False,
             "node": "small",
             "reason": "GET /apis/resource.k8s.io/v1/namespaces/default/resourceclaims/absent: "
             '404 NotFound: resourceclaims.resource.k8s.io "absent" not found',
@@ -258,45 +226,42 @@ def test_without_root_podman_is_refused_with_what_to_do(play, monkeypatch):
     assert "missing: runc. On Debian: apt-get install podman runc" in str(refused.value)
 
 
-# When there is nothing more to wait for
-
-SEEN = runtime.View({}, (), (("/host", "/usr/bin/nvidia-smi"),), ("GPU 0",))
-UNSEEN = runtime.View({}, (), (("/host", "/usr/bin/nvidia-smi"),), ())
-NOTHING = runtime.View({}, (), (), ())
+# Steps, and pods that end
 
 
-def result(phase, view=SEEN, expected="Running"):
-    containers = {"main": view} if phase == "Running" else {}
-    made = outcome.Pod("default", "a", expected, phase, None, None, (), containers)
-    return outcome.Outcome({}, (made,))
-
-
-@pytest.mark.parametrize(
-    ("what", "seconds", "engine", "settled"),
-    [
-        (result("Running"), 0.0, "pretended", False),
-        (result("Running"), 0.2, "pretended", True),
-        (result("Running", NOTHING), 0.2, "podman", True),
-        (result("Running", UNSEEN), 0.2, "podman", False),
-        (result("Running", UNSEEN), demo.OUTPUT_SECONDS + 1, "podman", True),
-        (result("Unschedulable", expected="Unschedulable"), 0.2, "podman", True),
-        (result("Pending"), 50.0, "pretended", False),
-        (result("Failed"), 0.0, "podman", True),
-        (result("Unschedulable"), 0.2, "pretended", False),
-        (result("Unschedulable"), demo.STEADY_SECONDS + 1, "pretended", True),
-        (result("Unschedulable"), demo.STEADY_SECONDS + 1, "podman", False),
-        (outcome.Outcome({}, ()), 0.2, "pretended", True),
-    ],
-)
-def test_the_wait_ends_when_nothing_more_can_come(what, seconds, engine, settled):
-    assert demo._is_settled(what, seconds, engine) is settled
-
-
-def test_progress_names_a_pod_that_is_waited_for():
-    assert demo._progress(result("Pending")) == (
-        "Waiting for pods: 0 of 1 as expected; default/a is Pending"
+def test_a_step_comes_when_the_pods_before_have_run_and_a_pod_that_waits_gets_what_ends(play):
+    waits = pod("second", "Unschedulable, then Running", step="2")
+    status, out, err = play(
+        TEMPLATE + waits + pod("first", sleep="2"), nodes=(cluster.NodeSpec("small", "t4:1"),)
     )
-    assert demo._progress(result("Running")) == "Waiting for pods: 1 of 1 as expected"
+    assert status == 0
+    assert [line for line in err.splitlines() if line.startswith("Manifests")] == [
+        "Manifests applied, step 1 of 2: 2 objects",
+        "Manifests applied, step 2 of 2: 1 objects",
+    ]
+    rows = [line.split("   ") for line in out.splitlines() if line.startswith("default/")][-2:]
+    assert [[cell.strip() for cell in row if cell] for row in rows] == [
+        ["default/first", "Succeeded", "small", "Tesla T4"],
+        ["default/second", "Running (was Unschedulable)", "small", "Tesla T4"],
+    ]
+
+
+def test_a_step_does_not_come_when_the_pods_before_cannot_run(play, monkeypatch):
+    monkeypatch.setattr(demo, "STEADY_SECONDS", 0.3)
+    text = TEMPLATE + pod("a") + pod("b") + pod("c") + pod("late", step="2")
+    status, out, err = play(text, output="json")
+    assert status == 1
+    assert [each["name"] for each in json.loads(out)["pods"]] == ["a", "b", "c"]
+    assert "step 2 of 2" not in err
+
+
+def test_a_pod_that_never_waits_is_told_of_at_once(play):
+    status, out, _ = play(TEMPLATE + pod("a", "Unschedulable, then Running"))
+    assert status == 1
+    assert out.splitlines()[-2:] == [
+        "default/a is Running, expected is Unschedulable, then Running.",
+        "0 of 1 pods are as expected.",
+    ]
 
 
 # Ctrl-C

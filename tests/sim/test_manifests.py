@@ -103,6 +103,37 @@ def test_a_file_that_is_no_yaml_is_refused(tmp_path):
         manifests.load([tmp_path])
 
 
+# steps
+
+
+def in_step(name, step=None):
+    body = config_map(name)
+    if step is not None:
+        body["metadata"]["annotations"] = {manifests.STEP_ANNOTATION: step}
+    return body
+
+
+def test_objects_come_in_the_steps_of_their_annotations_and_in_order_within_each():
+    objects = [in_step("a", "10"), in_step("b"), in_step("c", "2"), in_step("d", "1")]
+    assert [names(step) for step in manifests.steps(objects)] == [["b", "d"], ["c"], ["a"]]
+    assert manifests.steps([]) == ()
+
+
+def test_an_object_without_annotations_is_in_the_first_step():
+    body = config_map("a")
+    body["metadata"]["annotations"] = None
+    assert manifests.steps([body]) == ((body,),)
+
+
+@pytest.mark.parametrize("step", ["0", "-1", "", "two", "1.5", " 2", "02"])
+def test_a_step_that_is_no_whole_number_is_refused(step):
+    with pytest.raises(errors.Rejected) as refused:
+        manifests.steps([in_step("a"), in_step("b", step)])
+    assert str(refused.value) == (
+        f'ConfigMap b: annotation demo.dra-driver/step: {step!r}; write a whole number from "1" on'
+    )
+
+
 # apply
 
 

@@ -6,8 +6,11 @@ from dra_driver import errors
 from dra_driver.sim import outcome, runtime
 
 TEXT = "GPU 0: Tesla T4 (UUID: GPU-1)"
-T4 = outcome.Device("gpu.nvidia.com", "mixed", "gpu-0", "Tesla T4", "GPU-1")
-ETH = outcome.Device("net.example.com", "mixed", "eth0", None, None)
+T4 = outcome.Device("gpu.nvidia.com", "mixed", "gpu-0", "Tesla T4", None, "GPU-1")
+ETH = outcome.Device("net.example.com", "mixed", "eth0", None, None, None)
+MIG = outcome.Device(
+    "gpu.nvidia.com", "hopper", "gpu-0-mig-1g10gb-19-0", "NVIDIA H100", "1g.10gb", None
+)
 VIEW = runtime.View({"A": "1"}, ("/dev/nvidia0",), (("/host/smi", "/usr/bin/nvidia-smi"),), (TEXT,))
 
 
@@ -37,10 +40,47 @@ def shown(*pods):
         ("Unschedulable", "Unschedulable", True),
         ("Unschedulable", "Running", False),
         ("Unschedulable", "Pending", False),
+        ("Unschedulable, then Running", "Running", False),
+        ("Unschedulable, then Running", "Unschedulable", False),
     ],
 )
 def test_a_pod_is_as_expected(expected, phase, as_expected):
     assert pod(phase=phase, expected=expected).as_expected is as_expected
+
+
+@pytest.mark.parametrize(
+    ("expected", "phase", "as_expected"),
+    [
+        ("Unschedulable, then Running", "Running", True),
+        ("Unschedulable, then Running", "Succeeded", True),
+        ("Unschedulable, then Running", "Failed", False),
+        ("Unschedulable, then Running", "Unschedulable", False),
+        ("Unschedulable", "Running", False),
+        ("Running", "Running", True),
+    ],
+)
+def test_a_pod_that_has_waited_is_as_expected(expected, phase, as_expected):
+    waited = pod(phase=phase, expected=expected, was_unschedulable=True)
+    assert waited.as_expected is as_expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "became"),
+    [
+        ("Running", "Running (was Unschedulable)"),
+        ("Succeeded", "Succeeded (was Unschedulable)"),
+        ("Unschedulable", "Unschedulable"),
+        ("Pending", "Pending"),
+    ],
+)
+def test_a_pod_that_has_waited_is_shown_as_such_once_it_runs(phase, became):
+    waited = pod(phase=phase, was_unschedulable=True)
+    assert waited.became == became
+    [block] = outcome.to_blocks(shown(waited))
+    assert block.title[2][0] == became
+    assert outcome.to_tables(shown(waited))[0].rows[0][1][0] == became
+    [listed] = outcome.to_json(shown(waited))["pods"]
+    assert (listed["phase"], listed["wasUnschedulable"]) == (phase, True)
 
 
 def test_the_json_has_the_documented_shape():
@@ -51,6 +91,7 @@ def test_the_json_has_the_documented_shape():
                 "namespace": "team",
                 "name": "train",
                 "phase": "Running",
+                "wasUnschedulable": False,
                 "node": "mixed",
                 "reason": None,
                 "claims": [
@@ -62,6 +103,7 @@ def test_the_json_has_the_documented_shape():
                                 "pool": "mixed",
                                 "device": "gpu-0",
                                 "model": "Tesla T4",
+                                "profile": None,
                                 "uuid": "GPU-1",
                             }
                         ],
@@ -83,6 +125,7 @@ def test_the_json_has_the_documented_shape():
                 "namespace": "team",
                 "name": "waiting",
                 "phase": "Unschedulable",
+                "wasUnschedulable": False,
                 "node": None,
                 "reason": "too few",
                 "claims": [],
@@ -93,7 +136,7 @@ def test_the_json_has_the_documented_shape():
 
 
 def test_a_block_tells_what_a_pod_has_and_what_its_containers_see():
-    two = outcome.Claim("two", (T4, ETH))
+    two = outcome.Claim("two", (T4, ETH, MIG))
     nothing = runtime.View({}, (), (), ())
     body = pod(claims=(two, outcome.Claim("none", ())), containers={"main": VIEW, "idle": nothing})
     [block] = outcome.to_blocks(shown(body))
@@ -102,6 +145,7 @@ def test_a_block_tells_what_a_pod_has_and_what_its_containers_see():
         "claim two",
         "  gpu-0  Tesla T4  GPU-1",
         "  eth0  net.example.com",
+        "  gpu-0-mig-1g10gb-19-0  1g.10gb of NVIDIA H100",
         "claim none: nothing is allocated",
         "container main sees",
         f"  {TEXT}",
@@ -116,7 +160,7 @@ def test_a_pod_that_got_nothing_has_no_block():
 
 
 def test_the_table_has_a_row_for_each_pod_and_the_reason_of_those_that_do_not_run():
-    more = outcome.Claim("b", (ETH, T4))
+    more = outcome.Claim("b", (ETH, T4, MIG))
     pods = (
         pod(claims=(outcome.Claim("a", (T4,)), more)),
         pod("done", "Succeeded", claims=()),
@@ -125,8 +169,9 @@ def test_the_table_has_a_row_for_each_pod_and_the_reason_of_those_that_do_not_ru
     )
     table, waiting = outcome.to_tables(shown(*pods))
     assert table.columns == ("POD", "PHASE", "NODE", "DEVICES")
+    devices = "2x Tesla T4, net.example.com, 1g.10gb of NVIDIA H100"
     assert table.rows == (
-        ("team/train", ("Running", "green"), "mixed", "2x Tesla T4, net.example.com"),
+        ("team/train", ("Running", "green"), "mixed", devices),
         ("team/done", ("Succeeded", "green"), "mixed", "-"),
         ("team/waiting", ("Unschedulable", "bold red"), "-", "-"),
         ("team/stuck", ("Pending", "bold red"), "mixed", "-"),
@@ -147,7 +192,7 @@ def manifest(kind="Pod", **annotations):
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
 
-@pytest.mark.parametrize("expected", ["Running", "Unschedulable"])
+@pytest.mark.parametrize("expected", outcome.EXPECTATIONS)
 def test_what_a_pod_can_become_may_be_expected(expected):
     outcome.check_expectations([manifest(), manifest(**{outcome.EXPECT_ANNOTATION: expected})])
 
@@ -158,7 +203,7 @@ def test_what_no_pod_becomes_is_refused_as_an_expectation():
         outcome.check_expectations(pods)
     assert str(refused.value) == (
         "Pod team/train: annotation demo.dra-driver/expect: 'running'; "
-        "write Running or Unschedulable"
+        "write one of: Running; Unschedulable; Unschedulable, then Running"
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 from polling import until
 
 from dra_driver import errors
-from dra_driver.logic import cdi
-from dra_driver.model import claims
+from dra_driver.logic import cdi, injecting
+from dra_driver.model import claims, driver
 from dra_driver.sim import gpus, podman, runtime
 
 pytestmark = pytest.mark.podman
@@ -108,6 +108,30 @@ def test_one_container_gets_the_devices_of_a_claim_with_two_and_of_another_claim
         "SIMULATED_GPU_2": "Tesla T4|GPU-2",
     }
     assert container.status() is None
+
+
+def test_instances_of_one_gpu_are_injected_together_and_twice(node):
+    """Each brings the node of the GPU; nodes of the kernel's memory devices (major 1) stand in."""
+    card, *caps = (
+        driver.DeviceNode(f"/dev/{name}", f"/dev/{stand_in}", 1, minor, 0o666)
+        for name, stand_in, minor in (
+            ("nvidia0", "null", 3),
+            ("nvidia-caps/nvidia-cap12", "zero", 5),
+            ("nvidia-caps/nvidia-cap21", "full", 7),
+        )
+    )
+    uid = claims.ClaimUid(str(uuid.uuid4()))
+    files = driver.DriverFiles("580.65.06", (), (), (), (), None)
+    made = injecting.injection(files, (), {"a": (card, caps[0]), "b": (card, caps[1])})
+    (node.cdi_dir / cdi.file_name(DRIVER, uid)).write_text(cdi.spec(DRIVER, uid, made))
+    ids = [cdi.device_id(DRIVER, uid, name) for name in "aab"]
+    list_numbers = "stat -c '%n %t:%T' /dev/nvidia0 /dev/nvidia-caps/*; sleep 99"
+    container = node.start("sh", "-c", list_numbers, cdi_ids=ids)
+    assert output(container, 3) == [
+        "/dev/nvidia0 1:3",
+        "/dev/nvidia-caps/nvidia-cap12 1:5",
+        "/dev/nvidia-caps/nvidia-cap21 1:7",
+    ]
 
 
 def test_a_container_without_a_claim_sees_no_gpu_of_others(node):

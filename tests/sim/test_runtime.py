@@ -172,13 +172,78 @@ def test_without_nvidia_smi_there_is_no_output(tmp_path, write):
     assert start(tmp_path, container("gpu-0")).view() == runtime.View({"A": "1"}, (), (), ())
 
 
-def test_a_pretended_container_never_ends(tmp_path):
+def asked(*command):
+    return runtime.Container("uid", "main", command, {}, ())
+
+
+@pytest.mark.parametrize("command", [("sleep", "0.05"), ("sh", "-c", "nvidia-smi -L; sleep 0.05")])
+def test_a_container_that_ends_with_a_sleep_ends_by_itself_with_status_0(tmp_path, command):
     ended = threading.Event()
-    running = runtime.PretendedRuntime(tmp_path).start(container(), ended.set)
+    running = runtime.PretendedRuntime(tmp_path).start(asked(*command), ended.set)
+    assert ended.wait(15)
+    assert running.status() == 0
+    running.stop()
+    assert running.status() == 0
+
+
+def test_a_container_that_is_stopped_before_its_end_does_not_end_by_itself(tmp_path):
+    ended = threading.Event()
+    running = runtime.PretendedRuntime(tmp_path).start(asked("sleep", "60"), ended.set)
+    assert running.status() is None
+    running.stop()
+    running._timer.join(15)
+    assert not running._timer.is_alive()
+    assert running.status() is None
+    assert not ended.is_set()
+
+
+def test_a_container_without_a_sleep_runs_until_it_is_stopped(tmp_path):
+    ended = threading.Event()
+    running = runtime.PretendedRuntime(tmp_path).start(asked("nvidia-smi"), ended.set)
     assert running.status() is None
     running.stop()
     assert running.status() is None
     assert not ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [
+        (("sleep", "5"), 5),
+        (("/usr/bin/sleep", "0.5"), 0.5),
+        (("sleep", "2m"), 120),
+        (("sh", "-c", "sleep 5"), 5),
+        (("bash", "-c", "nvidia-smi -L; sleep 5"), 5),
+        (("sh", "-c", "nvidia-smi -L && sleep 5;\n"), 5),
+        (("sh", "-c", "nvidia-smi -L\n/bin/sleep '5'\n"), 5),
+    ],
+)
+def test_a_command_that_ends_with_a_sleep_takes_that_long(command, seconds):
+    assert runtime.sleep_seconds(command) == seconds
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (),
+        ("nvidia-smi", "-L"),
+        ("sleep",),
+        ("sleep", "infinity"),
+        ("sleep", "1000000"),
+        ("sleep", "1d"),
+        ("sleep", "5", "6"),
+        ("echo", "sleep", "5"),
+        ("sh", "-c"),
+        ("sh", "-c", ""),
+        ("sh", "-c", "sleep 5; nvidia-smi"),
+        ("sh", "-c", "nvidia-smi -L; sleep infinity"),
+        ("sh", "-c", "echo sleep 5"),
+        ("sh", "-c", "sleep '5"),
+        ("sh", "sleep", "5"),
+    ],
+)
+def test_other_commands_have_no_end_of_their_own(command):
+    assert runtime.sleep_seconds(command) is None
 
 
 def test_a_container_with_an_unknown_device_does_not_start(tmp_path):

@@ -15,7 +15,12 @@ Json = dict[str, Any]
 
 _KEYS: dict[str, tuple[str, ...]] = {
     name: (key,) for name, key in patching.MERGE_KEYS.items() if name != "ports"
-} | {"ports": ("containerPort", "protocol"), "claims": ("name",)}
+} | {
+    "ports": ("containerPort", "protocol"),
+    "claims": ("name",),
+    # Of the status of a claim; the devices of a slice are no map, and have no `driver`.
+    "devices": ("driver", "device", "pool", "shareID"),
+}
 _NOT_OWNED = {"apiVersion": None, "kind": None}
 _NOT_OWNED_METADATA = ("name", "namespace", "uid", "resourceVersion", "managedFields")
 

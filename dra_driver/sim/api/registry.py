@@ -292,7 +292,8 @@ def _keep_system_fields(kind: kinds.Kind, new: Json, old: Json, *, status: bool)
             del new[key]
         new.update(copy.deepcopy(kept))
         if kind.storage in _KEPT_BY_STATUS_WRITES:
-            new["metadata"] = copy.deepcopy(before)
+            managed = {k: v for k, v in new["metadata"].items() if k == "managedFields"}
+            new["metadata"] = copy.deepcopy(before) | managed
     after = new["metadata"]
     after.pop("selfLink", None)
     if "managedFields" in before:

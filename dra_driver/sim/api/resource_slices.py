@@ -6,7 +6,14 @@ Source: Kubernetes 1.36, `pkg/apis/resource/validation/validation.go`.
 import functools
 from typing import Any
 
-from dra_driver.sim.api import fields, resource_capacities, resource_gates, strategies, syntax
+from dra_driver.sim.api import (
+    combined_counters,
+    fields,
+    resource_capacities,
+    resource_gates,
+    strategies,
+    syntax,
+)
 
 Json = dict[str, Any]
 
@@ -52,23 +59,28 @@ def _validate(write: strategies.Write) -> fields.Errors:
     old = write.old["spec"] if write.old is not None else None
     devices = spec.get("devices") or ()
     before = {device.get("name"): device for device in (old or {}).get("devices") or ()}
+    # What is combined is limited by what it comes to in all.
+    combined = write.around.minor < _SEPARATE_COUNTERS_SINCE
     check = functools.partial(
-        _device_errors, before=before, per_device=bool(spec.get("perDeviceNodeSelection"))
+        _device_errors,
+        before=before,
+        per_device=bool(spec.get("perDeviceNodeSelection")),
+        most_consumptions=None if combined else _MAX_COUNTER_CONSUMPTIONS,
     )
-    advanced = any(map(_is_advanced, devices))
+    advanced = not combined and any(map(_is_advanced, devices))
     limit = _MAX_DEVICES_WITH_ADVANCED_FEATURES if advanced else _MAX_DEVICES
     return [
         *syntax.driver(spec.get("driver"), "spec.driver"),
         *_pool_errors(spec["pool"]),
         *_immutable_errors(spec, old),
         *_node_errors(spec),
-        *_counter_layout_errors(spec, write.around.minor),
+        *_counter_layout_errors(spec, combined=combined),
         *fields.distinct(
             devices, limit, "spec.devices", check, lambda device: device.get("name", "")
         ),
         *fields.distinct(
             spec.get("sharedCounters"),
-            _MAX_COUNTER_SETS,
+            None if combined else _MAX_COUNTER_SETS,
             "spec.sharedCounters",
             _counter_set_errors,
             lambda counter_set: counter_set.get("name", ""),
@@ -151,23 +163,13 @@ def _node_errors(spec: Json) -> fields.Errors:
     return found
 
 
-def _counter_layout_errors(spec: Json, minor: int) -> fields.Errors:
-    if minor >= _SEPARATE_COUNTERS_SINCE:
-        if "sharedCounters" in spec and "devices" in spec:
-            detail = "only one of `sharedCounters` or `devices` is allowed"
-            return [fields.invalid("spec", "", detail)]
-        return []
-    names = {counter_set.get("name") for counter_set in spec.get("sharedCounters") or ()}
-    return [
-        fields.invalid(
-            f"spec.devices[{index}].consumesCounters[{place}].counterSet",
-            used.get("counterSet"),
-            "must reference a counterSet defined in the ResourceSlice sharedCounters",
-        )
-        for index, device in enumerate(spec.get("devices") or ())
-        for place, used in enumerate(device.get("consumesCounters") or ())
-        if used.get("counterSet") not in names
-    ]
+def _counter_layout_errors(spec: Json, *, combined: bool) -> fields.Errors:
+    if combined:
+        return combined_counters.errors(spec)
+    if "sharedCounters" in spec and "devices" in spec:
+        detail = "only one of `sharedCounters` or `devices` is allowed"
+        return [fields.invalid("spec", "", detail)]
+    return []
 
 
 def _counter_set_errors(counter_set: Json, path: str) -> fields.Errors:
@@ -190,7 +192,12 @@ def _counters_errors(body: Json, path: str) -> fields.Errors:
 
 
 def _device_errors(
-    device: Json, path: str, *, before: dict[str | None, Json], per_device: bool
+    device: Json,
+    path: str,
+    *,
+    before: dict[str | None, Json],
+    per_device: bool,
+    most_consumptions: int | None,
 ) -> fields.Errors:
     old = before.get(device.get("name"))
     found = [
@@ -219,7 +226,7 @@ def _device_errors(
         found += fields.listed(device.get("taints"), _MAX_TAINTS, place, taint_errors)
     found += fields.distinct(
         device.get("consumesCounters"),
-        _MAX_COUNTER_CONSUMPTIONS,
+        most_consumptions,
         f"{path}.consumesCounters",
         _consumption_errors,
         lambda consumption: consumption.get("counterSet", ""),

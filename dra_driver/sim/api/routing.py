@@ -73,6 +73,7 @@ class Call:
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    dry_run: bool = False
 
 
 def parse_query(text: str) -> dict[str, str]:
@@ -95,6 +96,7 @@ def describe(request: Request, target: Target | None) -> Call:
         subresource=target.subresource,
         namespace=target.namespace,
         name=target.name,
+        dry_run=request.query.get("dryRun") == "All",
     )
 
 

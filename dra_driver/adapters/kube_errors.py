@@ -1,0 +1,50 @@
+"""What the API server refuses: one error for each answer that a caller may want to tell apart."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dra_driver import errors
+
+
+class ApiError(errors.DriverError):
+    """The API server refused: HTTP status and the reason of its Status object."""
+
+    def __init__(self, request: str, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{request}: {status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFound(ApiError):  # noqa: N818 - the API's own reason
+    """404: no such object, or no such kind."""
+
+
+class Conflict(ApiError):  # noqa: N818 - the API's own reason
+    """409: it exists already, or was changed since it was read."""
+
+
+class Gone(ApiError):  # noqa: N818 - the API's own reason
+    """410: the resource version is too old; list again."""
+
+
+class Forbidden(ApiError):  # noqa: N818 - the API's own reason
+    """403: the role lacks a right; the message names it."""
+
+
+class Unavailable(ApiError, errors.Retryable):  # noqa: N818 - what it is
+    """429, 5xx or no connection: may work in a moment."""
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = MappingProxyType(
+    {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone}
+)
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+
+
+def refusal(request: str, status: int, document: Mapping[str, Any]) -> ApiError:
+    """The error for an answer: HTTP status, and its body, a `Status` object."""
+    kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
+    reason, message = document.get("reason") or "Unknown", document.get("message") or "no message"
+    return kind(request, status, reason, message)
