@@ -26,8 +26,10 @@ lint: $(STAMP) ## Check style, format and who imports whom
 types: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Measure the plugin against the embedded cluster, and the allocator
+bench: $(STAMP) ## Measure the plugin against the embedded cluster, the allocator and the packing
 	@$(BIN)/python tests/bench/run.py
+	@$(BIN)/python tests/bench/mig.py
+	@$(BIN)/python tests/bench/blocking.py
 	@$(BIN)/python tests/bench/allocator.py
 
 clean: ## Remove the virtual environment and all caches

@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     plugin.set_defaults(run=_kubelet_plugin)
     _add_demo(commands)
     _add_explain(commands)
+    _add_status(commands)
     return parser
 
 
@@ -58,7 +59,8 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         description="Start an embedded cluster (API server, scheduler, kubelets, the real driver "
         "on simulated GPUs), apply manifests, and show what each pod gets. The exit status is 0 "
         "only if each pod became what its annotation demo.dra-driver/expect says: Running (the "
-        "default) or Unschedulable.",
+        "default), Unschedulable, or 'Unschedulable, then Running'. Objects with the annotation "
+        'demo.dra-driver/step: "2" are applied once the pods of step 1 (the default) have run.',
         allow_abbrev=False,
     )
     _add_demo_inputs(demo)
@@ -78,7 +80,7 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="how long pods may take. Default: 60",
+        help="how long the pods of a step may take. Default: 60",
     )
     demo.add_argument(
         "--emulate",
@@ -163,6 +165,52 @@ def _explain(options: argparse.Namespace) -> int:
         output=options.output,
     )
     return explain.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} explain")
+
+
+def _add_status(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    status = commands.add_parser(
+        "status",
+        help="who has which part of which GPU, what is free and what still fits; reads only",
+        description="Show every GPU as its memory slices: the claims and pods that have them, what "
+        "is free, the largest profile that still fits, and fragmentation. Fragmentation is the "
+        "share of the free memory slices that the largest fitting profile cannot use: of F free "
+        "slices, as many of that profile as fit together cover C; it is (F - C) / F.",
+        allow_abbrev=False,
+    )
+    status.add_argument(
+        "--kubeconfig",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="the cluster to read. Default: $KUBECONFIG, ~/.kube/config, the pod's service account",
+    )
+    status.add_argument(
+        "--from",
+        dest="saved",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=pathlib.Path,
+        metavar="FILE",
+        help="read files, or folders of files, instead of a cluster: "
+        "`kubectl get resourceslices,resourceclaims,pods -A -o yaml`",
+    )
+    status.add_argument("--node", metavar="NAME", help="show this node alone")
+    status.add_argument("--output", choices=("table", "json"), default="table")
+    status.set_defaults(run=_status)
+
+
+def _status(options: argparse.Namespace) -> int:
+    telemetry.configure(level="error", log_format="console")
+    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps import status  # noqa: PLC0415 - as above
+
+    asked = status.Options(
+        kubeconfig=options.kubeconfig if options.saved else _kubeconfig(options.kubeconfig),
+        saved=tuple(options.saved),
+        node=options.node,
+        output=options.output,
+    )
+    return status.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} status")
 
 
 def _kubeconfig(given: pathlib.Path | None) -> pathlib.Path | None:

@@ -6,6 +6,8 @@ one that is not set.
 """
 
 import argparse
+import enum
+import json
 import pathlib
 import re
 import typing
@@ -17,6 +19,7 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
+from dra_driver.model import mig
 
 ENVIRONMENT_PREFIX = "DRA_DRIVER_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
@@ -54,6 +57,17 @@ class Settings(pydantic.BaseModel):
     def _absolute(cls, value: object) -> object:
         """The kubelet and the container runtime are told paths, and run elsewhere."""
         return value.absolute() if isinstance(value, pathlib.Path) else value
+
+
+class GpuRule(pydantic.BaseModel):
+    """Settings of those GPUs that a CEL expression matches, as one of a DeviceClass would."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    selector: Annotated[str, Field(min_length=1)]
+    mig_mode: mig.Mode
 
 
 class KubeletPlugin(Settings):
@@ -104,6 +118,7 @@ class KubeletPlugin(Settings):
         "without it libraries are found through the environment.",
     )
     sysfs_root: pathlib.Path = Field(pathlib.Path("/sys"), description="Where sysfs is mounted.")
+    proc_root: pathlib.Path = Field(pathlib.Path("/proc"), description="Where procfs is mounted.")
     boot_id_file: pathlib.Path = Field(
         pathlib.Path("/proc/sys/kernel/random/boot_id"),
         description="File whose content changes with each boot of the node.",
@@ -112,6 +127,30 @@ class KubeletPlugin(Settings):
         None,
         description="UID of the pod (downward API) when the DaemonSet updates with surge: old and "
         "new instance then have sockets of their own. Needs Kubernetes 1.33.",
+    )
+    mig_mode: mig.Mode = Field(
+        mig.Mode.DYNAMIC,
+        description="What is done with MIG: dynamic makes instances for claims, static uses those "
+        "that an administrator made, off hands out whole GPUs only.",
+    )
+    gpus: tuple[GpuRule, ...] = Field(
+        (),
+        description="Settings for some of the GPUs: a list of objects with `selector`, a CEL "
+        "expression over the attributes of the whole GPU, and `migMode`; the first that matches "
+        "counts. As a flag or variable: JSON.",
+    )
+    packing: Literal["pack", "spread", "adaptive"] = Field(
+        "adaptive",
+        description="Order in which partitions are published, and so taken: pack fills one GPU "
+        "after the other, spread takes turns, adaptive puts first what destroys least.",
+    )
+    repacking_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        1.0, description="Seconds between two changes of the order of partitions, at least."
+    )
+    adopt_foreign_mig: bool = Field(
+        False,  # noqa: FBT003 - a default
+        description="Destroy MIG instances that others made on GPUs with the MIG mode dynamic; "
+        "otherwise they are left alone.",
     )
     rescan_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
         10.0, description="Seconds between looks at the GPUs of the node."
@@ -135,6 +174,16 @@ class KubeletPlugin(Settings):
     @classmethod
     def _split(cls, value: object) -> object:
         return [part for part in value.split(",") if part] if isinstance(value, str) else value
+
+    @pydantic.field_validator("gpus", mode="before")
+    @classmethod
+    def _decode(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value else ()
+        except ValueError as error:
+            raise ValueError(f"not JSON: {error}") from error
 
     @property
     def registry(self) -> pathlib.Path:
@@ -179,6 +228,8 @@ def add_flags(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
         help=f"YAML file with settings, in camelCase. [env: {CONFIG_VARIABLE}]",
     )
     for name, field in model.model_fields.items():
+        # `--switch` alone is `--switch true`.
+        shape: dict[str, Any] = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
         plain = field.is_required() or field.default in (None, (), "")
         shown = "" if plain else f" Default: {field.default}."
         parser.add_argument(
@@ -186,6 +237,7 @@ def add_flags(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
             metavar=_metavar(name, field.annotation),
             dest=name,
             default=None,
+            **shape,
             help=f"{field.description}{shown} [env: {_variables(name)}]".replace("%", "%%"),
         )
 
@@ -254,12 +306,15 @@ def _from_environment(
 
 
 def _explain(error: Any, sources: Mapping[str, str]) -> str:
-    name = str(error["loc"][0]).replace("-", "_")
+    outer, *inside = error["loc"]
+    name = str(outer).replace("-", "_")
     name = next((field for field in sources if name in (field, to_camel(field))), name)
-    if error["type"] == "missing":
+    if error["type"] == "missing" and not inside:
         snake = re.sub(r"([A-Z])", lambda match: "_" + match[1].lower(), name)
         return f"{snake} is not set: give --{snake.replace('_', '-')} or {_variable(snake)}"
-    return f"{sources.get(name, name)}: {error['input']!r}: {error['msg']}"
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in inside)
+    place = f", at {path}" if path else ""
+    return f"{sources.get(name, name)}{place}: {error['input']!r}: {error['msg']}"
 
 
 def _variable(name: str) -> str:
@@ -275,10 +330,14 @@ def _metavar(name: str, annotation: Any) -> str:
     for kind in (annotation, *typing.get_args(annotation)):
         if typing.get_origin(kind) is Literal:
             return "|".join(typing.get_args(kind))
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return "|".join(member.value for member in kind)
+        if kind is bool:
+            return "true|false"
         if kind is pathlib.Path:
             return "FILE" if name.endswith(("file", "config", "hook")) else "DIR"
         if kind is float:
             return "SECONDS"
-    return {"metrics_address": "HOST:PORT", "simulate_gpus": "SPEC"}.get(
+    return {"metrics_address": "HOST:PORT", "simulate_gpus": "SPEC", "gpus": "JSON"}.get(
         name, name.rpartition("_")[2].upper()
     )

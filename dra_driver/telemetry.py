@@ -107,7 +107,7 @@ class Metrics:
     def _create_series(self) -> None:
         """A rate over a series that appears with its first event would miss that event."""
         self._publish_errors.labels(**self._constant)
-        self._prepared.labels(**self._constant, type="gpu")
+        self.prepared({})
         for operation in ("prepare", "unprepare"):
             self._seconds.labels(**self._constant, operation=operation)
             self._in_flight.labels(**self._constant, operation=operation)
@@ -131,9 +131,12 @@ class Metrics:
             )
             self._calls.labels(**self._constant, operation=operation, outcome=outcome).inc()
 
-    def prepared(self, count: int) -> None:
-        """How many GPUs are prepared for claims now."""
-        self._prepared.labels(**self._constant, type="gpu").set(count)
+    def prepared(self, counts: Mapping[str, int]) -> None:
+        """How many devices of each type (gpu, mig) are prepared for claims now."""
+        for device_type in ("gpu", "mig"):
+            self._prepared.labels(**self._constant, type=device_type).set(
+                counts.get(device_type, 0)
+            )
 
     def publish_error(self) -> None:
         """An attempt to publish failed."""

@@ -112,7 +112,7 @@ class Plugin:
         environment: Mapping[str, str] | None = None,
         **flags: Any,
     ) -> None:
-        """`flags` are settings by their names in Python."""
+        """`flags` are settings by their names in Python. MIG is off unless they say otherwise."""
         self.machine = machine
         self._command = list(command)
         self._environment = dict(environment or {})
@@ -125,6 +125,7 @@ class Plugin:
             "rescan_seconds": 0.2,
             "simulation_dir": machine.simulation,
             "simulate_gpus": gpus,
+            "mig_mode": "off",
             "log_level": "debug",
         } | flags
         uid = flags.get("rolling_update_uid")

@@ -216,7 +216,7 @@ def test_simulated_gpus_are_made_when_the_app_asks_for_its_hardware(plugin, tmp_
     )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
     hardware = plugin.made[0].hardware()
-    found = hardware.source.discover()
+    found = hardware.nvml.discover()
     assert [gpu.product_name for gpu in found.gpus] == ["Tesla T4", "Tesla T4"]
     assert (tmp_path / "simulation").is_dir()
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors, settings
+from dra_driver.model import mig
 
 Plugin = settings.KubeletPlugin
 NODE = {"NODE_NAME": "node-1"}
@@ -99,8 +100,14 @@ def test_the_defaults_are_those_of_a_usual_node():
         "library_dirs": (),
         "cdi_hook": None,
         "sysfs_root": pathlib.Path("/sys"),
+        "proc_root": pathlib.Path("/proc"),
         "boot_id_file": pathlib.Path("/proc/sys/kernel/random/boot_id"),
         "rolling_update_uid": None,
+        "mig_mode": mig.Mode.DYNAMIC,
+        "gpus": (),
+        "packing": "adaptive",
+        "repacking_seconds": 1.0,
+        "adopt_foreign_mig": False,
         "rescan_seconds": 10.0,
         "metrics_address": "",
         "simulate_gpus": None,
@@ -118,7 +125,9 @@ def test_settings_do_not_change():
 
 def test_a_key_of_the_file_that_is_unknown_is_refused_with_those_that_are_known():
     text = refusal(file={"node_name": "n"})
-    assert text.startswith("settings file: 'node_name' is unknown; known are bootIdFile, cdiDir, ")
+    assert text.startswith(
+        "settings file: 'node_name' is unknown; known are adoptForeignMig, bootIdFile, "
+    )
     assert ", nodeName, " in text
     assert "node_name" not in text.partition("known are")[2]
 
@@ -136,7 +145,7 @@ def test_an_empty_file_says_nothing():
 def test_a_variable_of_ours_that_is_unknown_is_refused_with_those_that_are_known(name):
     text = refusal(environment=NODE | {name: "x"})
     assert text.startswith(
-        f"environment variable {name} is unknown; known are DRA_DRIVER_BOOT_ID_FILE, "
+        f"environment variable {name} is unknown; known are DRA_DRIVER_ADOPT_FOREIGN_MIG, "
     )
     assert "DRA_DRIVER_CONFIG" in text
     assert "DRA_DRIVER_NODE_NAME," in text
@@ -194,7 +203,7 @@ MATCH = "should match pattern"
         ),
         (
             {"file": {"libraryDirs": ["/a", 5]}},
-            "libraryDirs in the settings file: 5: Input should be a valid string",
+            "libraryDirs in the settings file, at [1]: 5: Input should be a valid string",
         ),
         (
             {"rolling_update_uid": "../x"},
@@ -314,14 +323,17 @@ def test_help_shows_every_flag_with_variable_and_default(parser):
 
 
 def test_what_follows_a_flag_says_what_it_is(parser):
-    shown = dict(re.findall(r"\[--(\S+)\s+(\S+?)\]", parser.format_usage()))
+    shown = dict(re.findall(r"\[--(\S+)\s+(\[?\S+?\]?)\]", parser.format_usage()))
     assert shown == {
         "config": "FILE", "kubeconfig": "FILE", "log-level": "debug|info|warning|error",
         "log-format": "auto|console|json", "node-name": "NAME", "driver-name": "NAME",
         "kubelet-root": "DIR", "registry-dir": "DIR", "plugin-dir": "DIR", "state-dir": "DIR",
         "cdi-dir": "DIR", "driver-root": "DIR", "driver-root-seen": "DIR",
-        "library-dirs": "DIRS", "cdi-hook": "FILE", "sysfs-root": "DIR", "boot-id-file": "FILE",
-        "rolling-update-uid": "UID", "rescan-seconds": "SECONDS",
+        "library-dirs": "DIRS", "cdi-hook": "FILE", "sysfs-root": "DIR", "proc-root": "DIR",
+        "boot-id-file": "FILE",
+        "rolling-update-uid": "UID", "mig-mode": "dynamic|static|off", "gpus": "JSON",
+        "packing": "pack|spread|adaptive", "repacking-seconds": "SECONDS",
+        "adopt-foreign-mig": "[true|false]", "rescan-seconds": "SECONDS",
         "metrics-address": "HOST:PORT", "simulate-gpus": "SPEC", "simulation-dir": "DIR",
     }  # fmt: skip
 
@@ -331,6 +343,8 @@ def test_every_setting_has_a_variable_and_a_key_that_reach_it():
         "node_name": "n2", "driver_name": "d.example.com", "log_level": "debug",
         "log_format": "json", "rolling_update_uid": "u", "rescan_seconds": "7",
         "metrics_address": ":9090", "simulate_gpus": "t4:1", "library_dirs": "/a",
+        "mig_mode": "static", "gpus": '[{"selector": "true", "migMode": "off"}]',
+        "packing": "pack", "repacking_seconds": "7", "adopt_foreign_mig": "true",
     }  # fmt: skip
     keys = typing.cast("dict[str, str]", {n: f.alias for n, f in Plugin.model_fields.items()})
     for name in Plugin.model_fields:

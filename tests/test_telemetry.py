@@ -219,7 +219,8 @@ def test_every_series_exists_from_the_start_at_zero(metrics):
         assert value(metrics, "dra_driver_calls_in_flight", operation=operation) == 0
         count = value(metrics, "dra_driver_call_duration_seconds_count", operation=operation)
         assert count == 0
-    assert value(metrics, "dra_driver_prepared_devices", type="gpu") == 0
+    for device_type in ("gpu", "mig"):
+        assert value(metrics, "dra_driver_prepared_devices", type=device_type) == 0
     assert value(metrics, "dra_driver_publish_errors_total") == 0
 
 
@@ -249,11 +250,12 @@ def test_a_call_that_raises_is_an_error_and_still_raises(metrics):
 
 
 def test_prepared_devices_are_those_of_now_and_publish_errors_add_up(metrics):
-    metrics.prepared(3)
-    metrics.prepared(1)
+    metrics.prepared({"gpu": 3, "mig": 2})
+    metrics.prepared({"gpu": 1})
     metrics.publish_error()
     metrics.publish_error()
     assert value(metrics, "dra_driver_prepared_devices", type="gpu") == 1
+    assert value(metrics, "dra_driver_prepared_devices", type="mig") == 0
     assert value(metrics, "dra_driver_publish_errors_total") == 2
 
 

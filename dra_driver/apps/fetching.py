@@ -34,7 +34,7 @@ class ApiClaims:
         backoff = FIRST_BACKOFF
         while True:
             try:
-                body = self._read(ref, deadline)
+                body = self.read(ref, deadline)
                 return None if body is None else claims.parse_outcome(body)
             except errors.Retryable as error:
                 if time.monotonic() + backoff > deadline or self._stopping.is_set():
@@ -43,16 +43,13 @@ class ApiClaims:
             self._stopping.wait(backoff)
             backoff = min(backoff * 2, LAST_BACKOFF)
 
-    def everywhere(self) -> list[claims.ResourceClaim]:
-        """All claims of the cluster.
+    def read(self, ref: claims.ClaimRef, deadline: float) -> kube.Json | None:
+        """The object of that namespace and name as served, or None where there is none; one try.
 
         Raises:
-            errors.DriverError: the list is not to be had now.
+            errors.DriverError: the API server did not answer until `deadline` (monotonic seconds),
+                or refused.
         """
-        items, _ = self._client.list(self._claims(kube.REQUEST_TIMEOUT))
-        return [claims.parse_outcome(item) for item in items]
-
-    def _read(self, ref: claims.ClaimRef, deadline: float) -> kube.Json | None:
         resource = self._claims(_timeout(deadline))
         try:
             return self._client.get(resource, ref.name, ref.namespace, timeout=_timeout(deadline))
@@ -67,6 +64,20 @@ class ApiClaims:
         raise errors.Retryable(
             f"the API server no longer offers {kube.RESOURCE_GROUP}/{resource.version}"
         )
+
+    def everywhere(self) -> list[claims.ResourceClaim]:
+        """All claims of the cluster.
+
+        Raises:
+            errors.DriverError: the list is not to be had now.
+        """
+        try:
+            items, _ = self._client.list(self._claims(kube.REQUEST_TIMEOUT))
+        except kube.NotFound:
+            # The server was upgraded under us: the next try asks for its versions.
+            self._resource = None
+            raise
+        return [claims.parse_outcome(item) for item in items]
 
     def _claims(self, timeout: float) -> kube.Resource:
         if self._resource is None:

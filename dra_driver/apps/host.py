@@ -1,7 +1,7 @@
 """The GPUs and the NVIDIA driver of the machine that this process runs on."""
 
 from dra_driver import settings
-from dra_driver.adapters import driver_root, nvml, sysfs
+from dra_driver.adapters import capabilities, driver_root, nvml, sysfs
 from dra_driver.apps import injection, node_agent
 
 
@@ -14,7 +14,9 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
         cdi_hook=str(config.cdi_hook) if config.cdi_hook else None,
     )
     return node_agent.Hardware(
-        source=nvml.Nvml(driver_root=seen),
+        nvml=nvml.Nvml(driver_root=seen),
         place=sysfs.Sysfs(config.sysfs_root),
-        injector=injection.HostDriver(root),
+        injector=injection.HostDriver(
+            root, capabilities.Capabilities(root.root_of_devices, config.proc_root)
+        ),
     )

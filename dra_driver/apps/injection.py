@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 
 from dra_driver import errors
-from dra_driver.adapters import driver_root
+from dra_driver.adapters import capabilities, driver_root
 from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices, driver
 
@@ -17,28 +17,34 @@ and a socket or a hook that is installed later must be found without a restart."
 class HostDriver:
     """See `preparing.Injector`. Device nodes are looked at on each call, files now and then."""
 
-    def __init__(self, root: driver_root.DriverRoot) -> None:
+    def __init__(self, root: driver_root.DriverRoot, instances: capabilities.Capabilities) -> None:
         self._root = root
+        self._instances = instances
         self._lock = threading.Lock()
         self._files: driver.DriverFiles | None = None
         self._looked = 0.0
 
-    def injection(self, gpus: Mapping[str, devices.Gpu]) -> cdi.Injection:
-        """The edits for GPUs by device name."""
-        version = next((gpu.driver_version for gpu in gpus.values() if gpu.driver_version), None)
+    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
+        """The edits for GPUs and instances by device name."""
+        gpus = [grant.gpu for grant in grants.values()]
+        version = next((gpu.driver_version for gpu in gpus if gpu.driver_version), None)
         if version is None:
             raise errors.Retryable(
                 "NVML does not tell the driver version: look at `nvidia-smi` on the node"
             )
-        nodes = {node.path: node for node in self._nodes(gpus)}
-        own = {name: f"/dev/nvidia{gpu.minor}" for name, gpu in gpus.items()}
-        control = [node for path, node in nodes.items() if path not in own.values()]
-        return injecting.injection(
-            self._current_files(version), control, {name: nodes[own[name]] for name in own}
-        )
+        control = {n.path: n for n in self._root.device_nodes(gpu.minor for gpu in gpus)}
+        cards = {minor: control.pop(f"/dev/nvidia{minor}") for minor in {gpu.minor for gpu in gpus}}
+        own = {
+            name: (cards[grant.gpu.minor], *self._nodes_of_instance(name, grant))
+            for name, grant in grants.items()
+        }
+        return injecting.injection(self._current_files(version), control.values(), own)
 
-    def _nodes(self, gpus: Mapping[str, devices.Gpu]) -> tuple[driver.DeviceNode, ...]:
-        return self._root.device_nodes(gpu.minor for gpu in gpus.values())
+    def _nodes_of_instance(self, name: str, grant: devices.Grant) -> tuple[driver.DeviceNode, ...]:
+        if grant.instance is None:
+            return ()
+        ci, _ = injecting.compute_instance(name, grant.gpu, grant.instance)
+        return self._instances.device_nodes(grant.gpu.minor, grant.instance.gi, ci)
 
     def _current_files(self, version: str) -> driver.DriverFiles:
         with self._lock:

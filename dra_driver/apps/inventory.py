@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import sysfs
-from dra_driver.model import devices
+from dra_driver.adapters import ledgers, sysfs
+from dra_driver.logic import catalog
+from dra_driver.model import devices, mig
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
@@ -28,15 +29,33 @@ class Source(Protocol):
 class Snapshot:
     """What was seen at one look.
 
-    `offered` are the GPUs that can be handed out, by device name; `lost` are GPUs that were seen
-    earlier and are not there now; `failures` tells of GPUs that do not answer. `problem` says why
-    nothing could be seen at all.
+    `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
+    GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or of
+    which nobody knows what to do with them. `problem` says why nothing could be seen at all.
     """
 
-    offered: Mapping[str, devices.Gpu] = dataclasses.field(default_factory=dict)
-    lost: Mapping[str, devices.Gpu] = dataclasses.field(default_factory=dict)
+    cards: tuple[catalog.Card, ...] = ()
+    lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problem: str | None = None
+
+    @property
+    def offered(self) -> Mapping[str, devices.Offer]:
+        """What can be handed out, by device name."""
+        return {name: offer for card in self.cards for name, offer in card.offers.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Looking:
+    """How to look: where GPUs and their places are found, and what may be made of each.
+
+    `mode_of` gives the MIG mode that the settings have for a GPU, or raises errors.Rejected.
+    """
+
+    source: Source
+    place: sysfs.Sysfs
+    ledgers: ledgers.Ledgers
+    mode_of: Callable[[devices.Gpu], mig.Mode]
 
 
 class Inventory:
@@ -44,14 +63,12 @@ class Inventory:
 
     def __init__(
         self,
-        source: Source,
-        place: sysfs.Sysfs,
+        looking: Looking,
         *,
         interval: float,
         on_change: Callable[[], None],
     ) -> None:
-        self._source = source
-        self._place = place
+        self._looking_at = looking
         self._interval = interval
         self._on_change = on_change
         self._log = telemetry.logger("inventory")
@@ -102,23 +119,36 @@ class Inventory:
 
     def _see(self, before: Snapshot) -> Snapshot:
         known = {**before.lost, **before.offered}
+        ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in before.cards}
         try:
-            discovery = self._source.discover()
+            discovery = self._looking_at.source.discover()
         except errors.Retryable as error:
             return Snapshot(lost=known, problem=str(error))
-        offered = {
-            devices.gpu_device_name(gpu.minor): self._place.located(gpu)
-            for gpu in discovery.gpus
-            # A card in MIG mode cannot run work as a whole.
-            if not gpu.mig_enabled
-        }
-        there = {devices.gpu_device_name(gpu.minor) for gpu in discovery.gpus}
-        lost = {name: gpu for name, gpu in known.items() if name not in there}
-        return Snapshot(
-            offered=offered,
-            lost=lost,
-            failures=tuple(str(failure) for failure in discovery.failures),
-        )
+        failures = [str(failure) for failure in discovery.failures]
+        cards = []
+        for gpu in discovery.gpus:
+            try:
+                cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
+            except errors.Rejected as error:
+                failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
+        there = {gpu.minor for gpu in discovery.gpus}
+        lost = {name: offer for name, offer in known.items() if offer.gpu.minor not in there}
+        return Snapshot(tuple(cards), lost, tuple(failures))
+
+    def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:
+        """What can be had of the GPU.
+
+        What was ours before the look counts too: an instance that is destroyed meanwhile would
+        otherwise be taken for a foreign one.
+        """
+        ours = self._ours(gpu.uuid)
+        spots = ours.spots | before.spots if before else ours.spots
+        mode = self._looking_at.mode_of(gpu)
+        return catalog.card(gpu, mode, dataclasses.replace(ours, spots=spots))
+
+    def _ours(self, uuid: devices.GpuUuid) -> catalog.Ours:
+        ledger = self._looking_at.ledgers.get(uuid)
+        return catalog.Ours(ledger.spots, ledger.mode_switched)
 
     def _tell(self, before: Snapshot, after: Snapshot) -> None:
         if after.problem is not None:
@@ -127,10 +157,20 @@ class Inventory:
             )
         for failure in after.failures:
             self._log.warning("GPU does not answer", reason=failure)
-        for name in sorted(after.offered.keys() - before.offered.keys()):
-            gpu = after.offered[name]
-            self._log.info("GPU found", device=name, model=gpu.product_name, uuid=gpu.uuid)
-        for name in sorted(before.offered.keys() - after.offered.keys()):
-            self._log.warning(
-                "GPU is no longer offered", device=name, uuid=before.offered[name].uuid
+        old = {card.name: card for card in before.cards}
+        new = {card.name: card for card in after.cards}
+        for name, card in sorted(new.items()):
+            if name not in old:
+                gpu = card.gpu
+                self._log.info("GPU found", device=name, model=gpu.product_name, uuid=gpu.uuid)
+            self._tell_offers(name, old.get(name), card)
+        for name in sorted(old.keys() - new.keys()):
+            self._log.warning("GPU is no longer offered", device=name, uuid=old[name].gpu.uuid)
+
+    def _tell_offers(self, name: str, old: catalog.Card | None, new: catalog.Card) -> None:
+        if new.note is not None and (old is None or old.note != new.note):
+            self._log.warning("GPU is not offered in full", device=name, reason=new.note)
+        if old is not None and old.offers.keys() != new.offers.keys():
+            self._log.info(
+                "what is offered of a GPU has changed", device=name, offers=len(new.offers)
             )

@@ -4,26 +4,51 @@ It is imported after the sockets are open: what it needs takes longer to load th
 should wait for them.
 """
 
+import collections
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import files, instances, kube, locks, records, sysfs
-from dra_driver.apps import fetching, inventory, preparing, publishing, recovering
-from dra_driver.logic import offering, planning
-from dra_driver.model import slices
+from dra_driver.adapters import (
+    files,
+    instances,
+    kube,
+    ledgers,
+    locks,
+    nvml,
+    nvml_mig,
+    processes,
+    records,
+    sysfs,
+)
+from dra_driver.apps import (
+    device_status,
+    fetching,
+    inventory,
+    offers,
+    orphans,
+    partitioning,
+    preparing,
+    publishing,
+    reconciling,
+    recovering,
+)
+from dra_driver.logic import planning, reports
+from dra_driver.model import claims, devices, mig, prepared
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
+UNPREPARE_SECONDS = 45.0
+"""Seconds that it may take to unprepare a claim that the kubelet forgot."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hardware:
     """The node's GPUs: real ones, or simulated."""
 
-    source: inventory.Source
+    nvml: nvml.Nvml
     place: sysfs.Sysfs
     injector: preparing.Injector
 
@@ -56,70 +81,127 @@ class NodeAgent:
             locks=locks.Locks(config.state / "locks"),
             boot_id=_boot_id(config.boot_id_file),
         )
+        books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
         self._gpus = inventory.Inventory(
-            hardware.source,
-            hardware.place,
+            inventory.Looking(hardware.nvml, hardware.place, books, _mode_of(config)),
             interval=config.rescan_seconds,
             on_change=self._changed,
+        )
+        self._offers = offers.Offers(
+            self._gpus,
+            self._store.records,
+            driver_name=config.driver_name,
+            policy=config.packing,
+            seconds=config.repacking_seconds,
+            later=self._later,
         )
         self._publisher = publishing.Publisher(
             self._client,
             publishing.Identity(config.driver_name, config.node_name),
-            wanted=self._wanted,
+            wanted=self._offers.wanted,
             may_publish=self._instances.is_newest,
             on_error=metrics.publish_error,
         )
         self._claims = fetching.ApiClaims(self._client, self._stop)
+        self._statuses = device_status.DeviceStatusWriter(
+            self._client, self._claims, config.driver_name
+        )
         self._node = planning.Node(config.driver_name, pool=config.node_name)
+        partitioner = partitioning.Partitioner(
+            nvml_mig.MigNvml(hardware.nvml),
+            books,
+            processes.Processes(config.proc_root).describe,
+        )
         self._preparer = preparing.Preparer(
             self._node,
             self._store,
             self._claims,
             self._gpus,
-            hardware.injector,
+            preparing.Effects(hardware.injector, partitioner),
             stopping=self._stop,
             on_change=self._changed,
+            on_prepared=self._report,
+        )
+        self._orphans = orphans.Orphans(
+            self._gpus,
+            self._store.records,
+            books,
+            self._store.locks,
+            partitioner,
+            adopt=config.adopt_foreign_mig,
+            on_change=self._changed,
+        )
+        self._reconciler = reconciling.Reconciler(
+            self._node,
+            self._store.records,
+            self._claims,
+            self._unprepare,
+            self._orphans,
+            boot_id=self._store.boot_id,
         )
 
     def start(self, ready: Callable[[preparing.Preparer], None]) -> None:
         """Start everything, in order; `ready` is called when claims can be prepared."""
         self._gpus.start()
-        recovering.Recovery(self._node, self._store, claim_list=self._claims.everywhere).run()
         self._gpus.wait_first(WAIT_FOR_GPUS)
+        recovering.Recovery(
+            self._node,
+            self._store,
+            claim_list=self._claims.everywhere,
+            offers=lambda: self._gpus.snapshot.offered,
+        ).run()
         ready(self._preparer)
+        self._statuses.start()
+        # What was not reported before the last stop; nothing is written that is there already.
+        for record in self._store.records.contents().records.values():
+            if record.phase is prepared.Phase.COMPLETED:
+                self._report(record)
         self._publisher.start()
+        self._reconciler.start()
         self._changed()
 
     def stop(self) -> None:
         """Stop everything. Slices, CDI specs and records stay."""
         self._stop.set()
+        self._reconciler.stop()
         self._publisher.stop()
+        self._offers.stop()
         self._gpus.stop()
+        self._statuses.stop()
         self._instances.close()
         self._client.close()
 
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
         known = self._store.records.contents().records.values()
-        self._metrics.prepared(sum(len(record.devices) for record in known))
+        self._metrics.prepared(
+            collections.Counter(device.kind for record in known for device in record.devices)
+        )
         self._publisher.changed()
 
-    def _wanted(self, published: Sequence[slices.Device]) -> list[slices.Device] | None:
-        if not self._gpus.wait_first(0):
-            return None
-        snapshot = self._gpus.snapshot
-        held = {
-            device.device
-            for record in self._store.records.contents().records.values()
-            for device in record.devices
-        }
-        return offering.offer(
-            snapshot.offered,
-            snapshot.lost,
-            held,
-            published,
-            driver_name=self._config.driver_name,
-        )
+    def _later(self) -> None:
+        self._publisher.changed()
+
+    def _report(self, record: prepared.Record) -> None:
+        self._statuses.report(record.ref, reports.of_record(record))
+
+    def _unprepare(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
+        self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)
+
+
+def _mode_of(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], mig.Mode]:
+    """The MIG mode that the settings have for a GPU.
+
+    Raises:
+        errors.Fatal: a selector is wrong.
+    """
+    if not config.gpus:
+        return lambda _: config.mig_mode
+    # CEL takes long to load and much memory, and most nodes have no selectors.
+    from dra_driver.logic import modes  # noqa: PLC0415
+
+    rules = ((rule.selector, rule.mig_mode) for rule in config.gpus)
+    return modes.compiled(config.driver_name, config.mig_mode, rules).of
 
 
 def _boot_id(path: pathlib.Path) -> str:

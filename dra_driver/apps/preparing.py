@@ -2,7 +2,8 @@
 
 Everything is keyed by the claim's UID. The record of a claim is written before the first effect and
 removed after the last one is undone, so that a process that dies in between leaves enough behind.
-Order of a prepare: record (started), CDI spec, record (completed). Unprepare: CDI spec, record.
+Order of a prepare: record (started), MIG instances, CDI spec, record (completed). Unprepare: CDI
+spec, MIG instances, record.
 """
 
 import dataclasses
@@ -10,13 +11,15 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, locks, records
-from dra_driver.apps import inventory
+from dra_driver.apps import inventory, partitioning
 from dra_driver.logic import cdi, planning
 from dra_driver.model import claims, devices, prepared
+
+T = TypeVar("T")
 
 MARGIN = 3.0
 """Seconds before the end of a call at which an answer is given, whatever it is: a late one is lost,
@@ -39,10 +42,11 @@ class ClaimSource(Protocol):
 class Injector(Protocol):
     """Knows what a container needs to use GPUs."""
 
-    def injection(self, gpus: Mapping[str, devices.Gpu]) -> cdi.Injection:
-        """The edits for GPUs by device name.
+    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
+        """The edits for GPUs and instances by device name.
 
         Raises:
+            errors.Rejected: something that they need is not as it must be.
             errors.Retryable: something that they need is missing on the node.
         """
 
@@ -57,6 +61,14 @@ class Store:
     boot_id: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Effects:
+    """What is done on the node for a claim."""
+
+    injector: Injector
+    partitioner: partitioning.Partitioner
+
+
 class Preparer:
     """Prepares and unprepares claims; threads may share it, also for one and the same claim."""
 
@@ -66,19 +78,25 @@ class Preparer:
         store: Store,
         source: ClaimSource,
         gpus: inventory.Inventory,
-        injector: Injector,
+        effects: Effects,
         *,
         stopping: threading.Event,
         on_change: Callable[[], None],
+        on_prepared: Callable[[prepared.Record], None] = lambda _: None,
     ) -> None:
-        """Once `stopping` is set, calls wait for nothing any more."""
+        """Once `stopping` is set, calls wait for nothing any more.
+
+        `on_prepared` is told of each claim that is ready; it must not take long.
+        """
         self._node = node
         self._store = store
         self._source = source
         self._gpus = gpus
-        self._injector = injector
+        self._injector = effects.injector
+        self._partitioner = effects.partitioner
         self._stopping = stopping
         self._on_change = on_change
+        self._on_prepared = on_prepared
         self._released = threading.Condition()
         self._log = telemetry.logger("preparer")
 
@@ -97,34 +115,39 @@ class Preparer:
                 raise errors.Rejected(
                     f"claim {ref} does not exist any more: was it deleted while its pod started?"
                 )
-            while True:
-                try:
-                    return self._attempt(ref, claim, deadline)
-                except errors.Retryable as error:
-                    if time.monotonic() + LOOK_AGAIN > deadline or self._stopping.is_set():
-                        raise
-                    self._log.info("prepare waits", reason=str(error))
-                with self._released:
-                    self._released.wait(LOOK_AGAIN)
+            return self._patiently(deadline, lambda: self._attempt(ref, claim, deadline))
 
-    def unprepare(self, ref: claims.ClaimRef, seconds: float) -> None:
+    def unprepare(
+        self, ref: claims.ClaimRef, seconds: float, only_if: Callable[[], bool] = lambda: True
+    ) -> None:
         """Undo whatever was done for the claim; unknown is fine. The API is not asked.
+
+        Nothing is done unless `only_if()` is true with the claim's lock held.
 
         Raises:
             errors.Retryable: it did not work within `seconds`.
         """
         planning.check_uid(ref.uid)
         deadline = time.monotonic() + seconds - MARGIN
-        hold = self._store.locks.hold
-        with (
-            hold([f"claim {ref.uid}"], seconds=_left(deadline)),
-            # Read with the claim's lock held: what is recorded does not change any more.
-            hold(self._recorded_names(ref), seconds=_left(deadline)),
-        ):
-            self._undo(ref.uid)
+        with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
+            if not only_if():
+                return
+            self._patiently(deadline, lambda: self._undo_locked(ref.uid, deadline))
         with self._released:
             self._released.notify_all()
         self._on_change()
+
+    def _patiently(self, deadline: float, attempt: Callable[[], T]) -> T:
+        """What `attempt` gives; what may work in a moment is tried again while there is time."""
+        while True:
+            try:
+                return attempt()
+            except errors.Retryable as error:
+                if time.monotonic() + LOOK_AGAIN > deadline or self._stopping.is_set():
+                    raise
+                self._log.info("waiting", reason=str(error))
+            with self._released:
+                self._released.wait(LOOK_AGAIN)
 
     def _attempt(
         self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float
@@ -132,8 +155,8 @@ class Preparer:
         plan = self._plan(ref, claim)
         if not plan.entries:
             return ()
-        names = {*plan.gpus, *self._recorded_names(ref)}
-        with self._store.locks.hold(names, seconds=_left(deadline)):
+        cards = plan.cards | self._recorded_cards(ref.uid)
+        with self._store.locks.hold(cards, seconds=_left(deadline)):
             self._refuse_held(ref, plan, deadline)
             self._drop_other(ref, plan)
             return self._carry_out(ref, plan)
@@ -151,17 +174,17 @@ class Preparer:
     def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
         """Refuse a device that another claim has; one that is being given back is waited for."""
         known = self._store.records.contents().records.values()
-        for holding in planning.holdings(plan.entries, ref.uid, known):
+        for holding in planning.holdings(plan, ref.uid, known):
             claim = self._source.fetch(holding.holder, deadline)
             if planning.is_held_in_earnest(holding, claim, self._node):
                 raise errors.Rejected(
-                    f"claim {ref}: device {holding.device!r} is prepared for claim "
-                    f"{holding.holder}, which is allocated to it too. Delete the pods of one of "
-                    "the two claims"
+                    f"claim {ref}: device {holding.wanted!r}{_other(holding)} is prepared for "
+                    f"claim {holding.holder}, which is allocated to it too. Delete the pods of one "
+                    "of the two claims"
                 )
             raise errors.Retryable(
-                f"claim {ref}: device {holding.device!r} is still prepared for claim "
-                f"{holding.holder}, whose pod has not ended on this node yet"
+                f"claim {ref}: device {holding.wanted!r}{_other(holding)} is still prepared for "
+                f"claim {holding.holder}, whose pod has not ended on this node yet"
             )
 
     def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
@@ -179,6 +202,13 @@ class Preparer:
     def _carry_out(
         self, ref: claims.ClaimRef, plan: planning.Plan
     ) -> tuple[prepared.PreparedDevice, ...]:
+        before = self._store.records.get(ref.uid)
+        # Its containers may run: whatever fails now must not take their devices away.
+        in_use = (
+            before is not None
+            and before.phase is prepared.Phase.COMPLETED
+            and self._partitioner.is_intact(before.partitions)
+        )
         record = prepared.Record(
             uid=ref.uid,
             namespace=ref.namespace,
@@ -186,45 +216,86 @@ class Preparer:
             phase=prepared.Phase.COMPLETED,
             boot_id=self._store.boot_id,
             devices=plan.entries,
+            partitions=before.partitions if before and in_use else plan.partitions,
         )
-        before = self._store.records.get(ref.uid)
-        # Its containers may run: whatever fails now must not take their devices away.
-        in_use = before is not None and before.phase is prepared.Phase.COMPLETED
         try:
-            injection = self._injector.injection(plan.gpus)
             if not in_use:
-                started = record.model_copy(update={"phase": prepared.Phase.STARTED})
-                self._store.records.write(started)
+                record = self._make(record, plan)
             # Also for a claim that is prepared already: after a reboot the directory is empty.
-            files.write(
-                self._spec_path(ref.uid),
-                cdi.spec(self._node.driver_name, ref.uid, injection),
-                mode=0o644,
-                durable=False,
-            )
+            self._write_spec(record, plan)
             if before != record:
                 self._store.records.write(record)
         except BaseException:
             if not in_use:
-                self._undo(ref.uid)
+                self._undo_after_failure(ref.uid)
             raise
         self._on_change()
+        self._on_prepared(record)
         return plan.entries
+
+    def _make(self, record: prepared.Record, plan: planning.Plan) -> prepared.Record:
+        """Whatever the claim needs, remembered first; with what is known of it afterwards."""
+        self._store.records.write(record.model_copy(update={"phase": prepared.Phase.STARTED}))
+        for entry in plan.entries:
+            if entry.kind == "gpu" and not entry.admin_access:
+                self._partitioner.make_whole(plan.offers[entry.device])
+        made = [
+            self._partitioner.make(one, plan.offers[one.device].gpu) for one in record.partitions
+        ]
+        return record.model_copy(update={"partitions": tuple(made)})
+
+    def _write_spec(self, record: prepared.Record, plan: planning.Plan) -> None:
+        partitions = {one.device: one for one in record.partitions}
+        grants = {
+            name: devices.Grant(offer.gpu, partitions[name].instance, partitions[name].profile)
+            if name in partitions
+            else devices.Grant(offer.gpu)
+            for name, offer in plan.offers.items()
+        }
+        files.write(
+            self._spec_path(record.uid),
+            cdi.spec(self._node.driver_name, record.uid, self._injector.injection(grants)),
+            mode=0o644,
+            durable=False,
+        )
+
+    def _undo_locked(self, uid: str, deadline: float) -> None:
+        # Read with the claim's lock held: what is recorded does not change any more.
+        with self._store.locks.hold(self._recorded_cards(uid), seconds=_left(deadline)):
+            self._undo(uid)
 
     def _undo(self, uid: str) -> None:
         files.remove(self._spec_path(uid))
+        record = self._recorded(uid)
+        for partition in reversed(record.partitions if record else ()):
+            self._partitioner.unmake(partition)
         self._store.records.remove(uid)
 
-    def _recorded_names(self, ref: claims.ClaimRef) -> set[str]:
+    def _undo_after_failure(self, uid: str) -> None:
+        """Undo; where that fails too, the record stays, and the next call undoes."""
         try:
-            record = self._store.records.get(ref.uid)
+            self._undo(uid)
+        except errors.DriverError as error:
+            self._log.error("not all could be undone; the next call tries it", reason=str(error))
+
+    def _recorded(self, uid: str) -> prepared.Record | None:
+        try:
+            return self._store.records.get(uid)
         except errors.Rejected:
             # What cannot be read is told of, and set aside, by the next prepare or start.
-            return set()
-        return {device.device for device in record.devices} if record else set()
+            return None
+
+    def _recorded_cards(self, uid: str) -> frozenset[str]:
+        record = self._recorded(uid)
+        return planning.cards(record) if record else frozenset()
 
     def _spec_path(self, uid: str) -> pathlib.Path:
         return self._store.cdi_dir / cdi.file_name(self._node.driver_name, uid)
+
+
+def _other(holding: planning.Holding) -> str:
+    """What is in the way, where it is not the device itself."""
+    return f" overlaps {holding.device!r}, which" if holding.device != holding.wanted else ""
 
 
 def _left(deadline: float) -> float:

@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
+from dra_driver.apps import counter_support
 from dra_driver.logic import publishing
 from dra_driver.model import slices
 
@@ -18,6 +20,7 @@ QUIET = 10.0
 """Seconds without a rewrite of our slices after which the next one is answered at once again."""
 LOOK_AGAIN = 30.0
 """Seconds between looks when nothing is heard: of what another instance does nobody tells us."""
+_COUNTERS = re.compile(r"\b(sharedCounters|consumesCounters)\b")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,12 +31,15 @@ class Identity:
     node_name: str
 
 
+Wanted = Callable[[Sequence[slices.Device], publishing.Layout], Sequence[publishing.Content] | None]
+
+
 class Publisher:
     """A thread that writes slices whenever what is wanted and what is there differ.
 
-    `wanted` gives the devices to publish in order, or None while that is not known; it is handed
-    the devices that are published now. `may_publish` tells whether this instance is the one that
-    publishes (of two during a rolling update, the newer is).
+    `wanted` gives what to publish, or None while that is not known; it is handed the devices that
+    are published now, and where counters may be. `may_publish` tells whether this instance is the
+    one that publishes (of two during a rolling update, the newer is).
     """
 
     def __init__(
@@ -41,7 +47,7 @@ class Publisher:
         client: kube.Client,
         identity: Identity,
         *,
-        wanted: Callable[[Sequence[slices.Device]], Sequence[slices.Device] | None],
+        wanted: Wanted,
         may_publish: Callable[[], bool],
         on_error: Callable[[], None],
     ) -> None:
@@ -51,6 +57,7 @@ class Publisher:
         self._may_publish = may_publish
         self._on_error = on_error
         self._log = telemetry.logger("publisher")
+        self._counters = counter_support.CounterSupport(client)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._published = threading.Event()
@@ -183,7 +190,8 @@ class Publisher:
         existing = [
             publishing.from_version(body, self._version) for body in self._informer.objects()
         ]
-        wanted = self._wanted(_devices(existing))
+        layout = self._counters.layout(self._owner, self._version)
+        wanted = self._wanted(_devices(existing), layout)
         if wanted is None or not self._may_publish():
             return False
         desired = publishing.contents(wanted)
@@ -231,6 +239,10 @@ class Publisher:
         missing = publishing.dropped(sent["spec"], got["spec"])
         if not missing:
             return
+        if any(_COUNTERS.search(field) for field in missing):
+            # Partitions without counters would be given out on top of each other.
+            self._counters.lost()
+            self._wake.set()
         self._accepted[publishing.fingerprint(sent["spec"])] = got["spec"]
         if missing not in self._told:
             self._told.add(missing)

@@ -2,13 +2,13 @@
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files
 from dra_driver.apps import preparing
 from dra_driver.logic import cdi, planning
-from dra_driver.model import claims, prepared
+from dra_driver.model import claims, devices, prepared
 
 LOCK_SECONDS = 30.0
 """How long another instance of the driver may be busy with a claim."""
@@ -16,18 +16,28 @@ LOCK_SECONDS = 30.0
 ABSENT = "the file is gone"
 
 ClaimList = Callable[[], list[claims.ResourceClaim]]
+Offers = Callable[[], Mapping[str, devices.Offer]]
 
 
 class Recovery:
     """Run once, before the first call is answered."""
 
     def __init__(
-        self, node: planning.Node, store: preparing.Store, *, claim_list: ClaimList
+        self,
+        node: planning.Node,
+        store: preparing.Store,
+        *,
+        claim_list: ClaimList,
+        offers: Offers,
     ) -> None:
-        """`claim_list` gives all claims of the cluster; it is asked only when something is lost."""
+        """Neither is asked unless something is lost.
+
+        `claim_list` gives all claims of the cluster, `offers` the devices of this node by name.
+        """
         self._node = node
         self._store = store
         self._claim_list = claim_list
+        self._offers = offers
         self._log = telemetry.logger("recovery")
 
     def run(self) -> None:
@@ -98,6 +108,7 @@ class Recovery:
             boot_id=self._store.boot_id,
             devices=entries,
             rebuilt=True,
+            partitions=self._partitions(entries),
         )
         self._store.records.write(record)
         self._log.warning(
@@ -123,9 +134,26 @@ class Recovery:
                 pool=self._node.pool,
                 device=name,
                 cdi_ids=(cdi.device_id(self._node.driver_name, uid, name),),
+                kind=planning.kind(name),
             )
             for name in (cdi.device_names(uid, text) if text else ())
         )
+
+    def _partitions(
+        self, entries: Iterable[prepared.PreparedDevice]
+    ) -> tuple[prepared.Partition, ...]:
+        """The MIG instances of the devices, as far as their GPUs are there to tell."""
+        offers = self._offers()
+        found = []
+        for entry in entries:
+            offer = offers.get(entry.device)
+            if entry.kind == "mig" and offer is not None and offer.spot is not None:
+                found.append(planning.existing(planning.partition(entry, offer), offer))
+            elif entry.kind == "mig":
+                self._log.error(
+                    "of the partition nothing but its name is known", device=entry.device
+                )
+        return tuple(found)
 
     def _claims_by_uid(self) -> dict[str, claims.ResourceClaim]:
         try:

@@ -1,7 +1,10 @@
 """GPUs as NVML and sysfs describe them, and what the driver calls them."""
 
 import dataclasses
+import re
 from typing import NewType
+
+from dra_driver.model import mig
 
 GpuUuid = NewType("GpuUuid", str)
 """`GPU-` and a lower-case UUID, as NVML gives it."""
@@ -34,6 +37,40 @@ class Gpu:
     numa_node: int | None = None
     mig_capable: bool | None = None
     mig_enabled: bool | None = None
+    mig_pending: bool | None = None
+    """The mode after the next reset of the GPU; other than `mig_enabled`, it is stuck half way."""
+    profiles: tuple[mig.Profile, ...] = ()
+    """What it can be cut into, by NVML's index; empty where NVML does not tell."""
+    instances: tuple[mig.Instance, ...] = ()
+    """What it is cut into now, by GPU instance id."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """What a device name of a node stands for.
+
+    A whole GPU has neither `profile` nor `spot`. A partition has both; where it is an instance
+    that exists and that this driver neither makes nor destroys, it has that `instance` too.
+    """
+
+    gpu: Gpu
+    profile: mig.Profile | None = None
+    spot: mig.Spot | None = None
+    instance: mig.Instance | None = None
+
+    @property
+    def card(self) -> str:
+        """The name of the whole GPU: what is locked, and what partitions have in common."""
+        return gpu_device_name(self.gpu.minor)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grant:
+    """What a container is given: a whole GPU, or an instance of it with the profile's name."""
+
+    gpu: Gpu
+    instance: mig.Instance | None = None
+    profile: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,3 +99,37 @@ class Discovery:
 def gpu_device_name(minor: int) -> str:
     """The device name of a whole GPU: the peer's, keyed by the minor number of its node."""
     return f"gpu-{minor}"
+
+
+def mig_device_name(minor: int, profile_name: str, spot: mig.Spot) -> str:
+    """The device name of a partition, as the peer has it: `gpu-0-mig-1g5gb-19-0`.
+
+    Minor number, profile (its name as far as DNS allows), the profile's id, first memory slice.
+    """
+    text = _NOT_IN_DNS.sub("-", profile_name.lower().replace(".", "")).strip("-")
+    return f"{gpu_device_name(minor)}-mig-{text}-{spot.profile_id}-{spot.placement.start}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ParsedName:
+    """What the name of a partition says."""
+
+    minor: int
+    profile_id: int
+    start: int
+
+
+def parse_mig_device_name(name: str) -> ParsedName | None:
+    """What `mig_device_name` put into a name; None where it is no partition's."""
+    match = _MIG_NAME.fullmatch(name)
+    return match and ParsedName(*(int(match[part]) for part in ("minor", "profile", "start")))
+
+
+def card_of(name: str) -> str:
+    """The name of the whole GPU that a device is, or is part of."""
+    parsed = parse_mig_device_name(name)
+    return gpu_device_name(parsed.minor) if parsed else name
+
+
+_NOT_IN_DNS = re.compile(r"[^0-9a-z]+")
+_MIG_NAME = re.compile(r"gpu-(?P<minor>\d+)-mig-.+-(?P<profile>\d+)-(?P<start>\d+)")

@@ -13,9 +13,10 @@ from typing import Any, Literal
 import pydantic
 
 from dra_driver import errors
-from dra_driver.model import claims, slices
+from dra_driver.model import claims, mig, slices
 
-VERSION = 1
+VERSION = 2
+_VERSION_WITHOUT_PARTITIONS = 1
 
 
 class Phase(enum.StrEnum):
@@ -42,7 +43,39 @@ class PreparedDevice(_Frozen):
     cdi_ids: tuple[str, ...]
     share_id: str | None = None
     admin_access: bool = False
-    kind: Literal["gpu"] = "gpu"
+    kind: Literal["gpu", "mig"] = "gpu"
+
+
+class Partition(_Frozen):
+    """A MIG instance of a claim.
+
+    `made` ones are created for the claim and destroyed with it; the others were there before, and
+    stay. `gi`, `ci` and `uuid` are known once the instance exists.
+    """
+
+    device: str
+    gpu: str
+    minor: int
+    profile: str
+    profile_id: int
+    start: int
+    size: int
+    made: bool = True
+    gi: int | None = None
+    ci: int | None = None
+    uuid: str | None = None
+
+    @property
+    def spot(self) -> mig.Spot:
+        """Its profile and place."""
+        return mig.Spot(self.profile_id, mig.Placement(self.start, self.size))
+
+    @property
+    def instance(self) -> mig.Instance | None:
+        """The instance behind it, once it exists."""
+        if self.gi is None or self.ci is None or self.uuid is None:
+            return None
+        return mig.Instance(self.gi, self.spot, self.ci, mig.MigUuid(self.uuid))
 
 
 class Record(_Frozen):
@@ -58,6 +91,7 @@ class Record(_Frozen):
     boot_id: str
     devices: tuple[PreparedDevice, ...]
     rebuilt: bool = False
+    partitions: tuple[Partition, ...] = ()
 
     @property
     def ref(self) -> claims.ClaimRef:
@@ -75,7 +109,12 @@ class Record(_Frozen):
 def encode(record: Record) -> str:
     """The text of a record's file: version, checksum over the record, record."""
     body = record.model_dump(mode="json")
-    document = {"version": VERSION, "checksum": _checksum(body), "record": body}
+    version = VERSION
+    if not record.partitions:
+        # So that a driver from before partitions can still undo it.
+        version = _VERSION_WITHOUT_PARTITIONS
+        del body["partitions"]
+    document = {"version": version, "checksum": _checksum(body), "record": body}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
@@ -90,9 +129,9 @@ def decode(text: str) -> Record:
         version, checksum, body = document["version"], document["checksum"], document["record"]
     except (ValueError, KeyError, TypeError) as error:
         raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
-    if version != VERSION:
+    if version not in (_VERSION_WITHOUT_PARTITIONS, VERSION):
         raise errors.Rejected(
-            f"version {version!r} is not {VERSION}, the one that this driver reads: "
+            f"version {version!r} is not one that this driver reads ({VERSION} or less): "
             "was it written by a newer driver?"
         )
     if checksum != _checksum(body):

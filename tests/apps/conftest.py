@@ -1,11 +1,16 @@
 """A node to try things on. What a module can share is started once for it."""
 
+import functools
+
 import api_cluster
+import mig_node
 import plugin_process
 import plugin_victim
 import pytest
 
+from dra_driver.apps import preparing
 from dra_driver.model import prepared
+from dra_driver.sim import gpu_faults
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +99,64 @@ def victim(own_machine, own_cluster):
 def checks(own_machine, own_cluster):
     """What must be true of the files of claims."""
     return plugin_victim.Checks(own_machine, own_cluster)
+
+
+@pytest.fixture
+def api():
+    """Claims without an API server."""
+    return mig_node.Claims()
+
+
+@pytest.fixture
+def new_node(tmp_path, api, monkeypatch):
+    """Makes nodes in this process, on the same directories; one made later is a restart."""
+    monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
+    made = []
+
+    def make(gpus="h100-80gb-hbm3:2", **options):
+        made.append(mig_node.Node(tmp_path, gpus, api, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.held.close()
+
+
+@pytest.fixture
+def node(new_node):
+    """Two H100."""
+    return new_node()
+
+
+@pytest.fixture
+def faults(node):
+    """Lets calls of NVML fail."""
+    return functools.partial(gpu_faults.inject, node.simulation)
+
+
+@pytest.fixture
+def failing_call(monkeypatch):
+    """Lets call number `number` (from 0) of a method fail; gives the calls."""
+
+    def let(target, name, error, number):
+        original, calls = getattr(target, name), []
+
+        def call(*arguments):
+            calls.append(arguments)
+            if len(calls) == number + 1:
+                raise error
+            return original(*arguments)
+
+        monkeypatch.setattr(target, name, call, raising=False)
+        return calls
+
+    return let
+
+
+@pytest.fixture
+def lose(node):
+    """Lets a GPU fall off the bus."""
+    return lambda number: gpu_faults.remove(node.simulation, node.uuid(number))
 
 
 def _end(plugins):

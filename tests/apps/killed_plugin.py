@@ -1,7 +1,8 @@
 """The driver, started like `python -m dra_driver`, that kills itself before one of its steps.
 
 A step is whatever changes a file under the directories of `KILLED_IN` (open for writing, chmod,
-fsync, rename, remove), and the answer to a call. Steps count while the file `KILLED_ARMED` exists;
+fsync, rename, remove), a change of the MIG state of a GPU, what comes after that, and the answer to
+a call. Steps count while the file `KILLED_ARMED` exists;
 before step number `KILLED_AT` the process is gone as after `kill -9`. Each step is noted, before it
 is done, in the file `KILLED_STEPS`.
 """
@@ -11,9 +12,11 @@ import pathlib
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from dra_driver import cli
+from dra_driver.adapters import nvml_mig
 from dra_driver.apps import serving
 
 _CHANGING = {"os.rename", "os.remove", "os.chmod", "os.link", "os.truncate"}
@@ -22,13 +25,22 @@ _CHANGING = {"os.rename", "os.remove", "os.chmod", "os.link", "os.truncate"}
 class Killer:
     """Counts steps, and ends the process before one of them."""
 
-    def __init__(self) -> None:
-        self._directories = tuple(os.environ["KILLED_IN"].split(":"))
-        self._armed = pathlib.Path(os.environ["KILLED_ARMED"])
-        self._steps = pathlib.Path(os.environ["KILLED_STEPS"])
-        self._at = int(os.environ["KILLED_AT"])
+    def __init__(
+        self, directories: Sequence[str], armed: pathlib.Path, steps: pathlib.Path, at: int
+    ) -> None:
+        self._directories = tuple(directories)
+        self._armed = armed
+        self._steps = steps
+        self._at = at
         self._count = 0
         self._inside = threading.local()
+
+    def install(self) -> None:
+        """From now on this process dies where it has to."""
+        _answer_is_a_step(self)
+        _fsync_is_a_step(self)
+        _changes_of_gpus_are_steps(self)
+        sys.addaudithook(self.audit)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """See `sys.addaudithook`: called before what the event names is done."""
@@ -87,13 +99,31 @@ def _fsync_is_a_step(killer: Killer) -> None:
     os.fsync = fsync  # type: ignore[assignment]
 
 
+def _changes_of_gpus_are_steps(killer: Killer) -> None:
+    for name in ("set_mode", "create", "create_compute", "destroy_compute", "destroy"):
+        original = getattr(nvml_mig.MigNvml, name)
+
+        def changing(
+            self: Any, *arguments: Any, name: str = name, original: Any = original
+        ) -> Any:
+            killer.step(f"nvml {name}", None)
+            answer = original(self, *arguments)
+            killer.step(f"after nvml {name}", None)
+            return answer
+
+        setattr(nvml_mig.MigNvml, name, changing)
+
+
 def main() -> None:
     """Run the command line with the killer in place."""
-    killer = Killer()
-    _answer_is_a_step(killer)
-    _fsync_is_a_step(killer)
-    sys.addaudithook(killer.audit)
+    Killer(
+        os.environ["KILLED_IN"].split(":"),
+        pathlib.Path(os.environ["KILLED_ARMED"]),
+        pathlib.Path(os.environ["KILLED_STEPS"]),
+        int(os.environ["KILLED_AT"]),
+    ).install()
     cli.main(sys.argv[1:])
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,8 +3,9 @@
 import pytest
 
 from dra_driver import errors
+from dra_driver.adapters import capabilities, driver_root
 from dra_driver.apps import injection
-from dra_driver.model import devices, driver
+from dra_driver.model import devices, driver, mig
 
 VERSION = "580.159.04"
 
@@ -23,7 +24,7 @@ class Root:
         return driver.DriverFiles(version, (library,), (), (), (), None)
 
     def device_nodes(self, minors):
-        names = [f"nvidia{minor}" for minor in minors]
+        names = [f"nvidia{minor}" for minor in sorted(set(minors))]
         return tuple(
             driver.DeviceNode(f"/dev/{name}", f"/host/dev/{name}", 195, number, 0o666)
             for number, name in enumerate([*names, "nvidiactl"])
@@ -36,8 +37,24 @@ def root():
 
 
 @pytest.fixture
-def host(root):
-    return injection.HostDriver(root)
+def node(tmp_path):
+    """procfs of two instances on GPU 1; links to two of the kernel's devices are their nodes."""
+    caps = tmp_path / "dev" / "nvidia-caps"
+    caps.mkdir(parents=True)
+    (tmp_path / "devices").write_text("Character devices:\n  1 nvidia-caps\n")
+    for number, name in ((3, "null"), (5, "zero"), (7, "full"), (8, "random")):
+        (caps / f"nvidia-cap{number}").symlink_to(f"/dev/{name}")
+    for path, number in (("gi3", 3), ("gi3/ci0", 5), ("gi9", 7), ("gi9/ci2", 8)):
+        access = tmp_path / "driver/nvidia/capabilities/gpu1/mig" / path / "access"
+        access.parent.mkdir(parents=True, exist_ok=True)
+        access.write_text(f"DeviceFileMinor: {number}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def host(root, node):
+    dev = driver_root.Root("/host", node)
+    return injection.HostDriver(root, capabilities.Capabilities(lambda: dev, node))
 
 
 def gpu(minor, version=VERSION):
@@ -51,9 +68,23 @@ def gpu(minor, version=VERSION):
     )
 
 
+def whole(minor, version=VERSION):
+    return devices.Grant(gpu(minor, version))
+
+
+def instance(minor, gi, ci):
+    spot = mig.Spot(19, mig.Placement(gi, 1))
+    uuid = None if ci is None else mig.MigUuid(f"MIG-{gi}")
+    return devices.Grant(gpu(minor), mig.Instance(gi, spot, ci, uuid), "1g.10gb")
+
+
+def paths(made):
+    return {name: [n.path for n in edits.device_nodes] for name, edits in made.devices.items()}
+
+
 def test_each_gpu_brings_its_node_and_all_bring_the_others(host):
-    made = host.injection({"gpu-0": gpu(0), "gpu-3": gpu(3)})
-    assert {name: [n.path for n in edits.device_nodes] for name, edits in made.devices.items()} == {
+    made = host.injection({"gpu-0": whole(0), "gpu-3": whole(3)})
+    assert paths(made) == {
         "gpu-0": ["/dev/nvidia0"],
         "gpu-3": ["/dev/nvidia3"],
     }
@@ -61,17 +92,45 @@ def test_each_gpu_brings_its_node_and_all_bring_the_others(host):
     assert [mount.host_path for mount in made.common.mounts] == ["/host/usr/lib64/libcuda.so.1"]
 
 
+def test_an_instance_brings_the_node_of_its_gpu_and_two_of_its_own(host):
+    grants = {"a": instance(1, gi=3, ci=0), "b": instance(1, gi=9, ci=2), "gpu-0": whole(0)}
+
+    made = host.injection(grants)
+
+    caps = "/dev/nvidia-caps/nvidia-cap"
+    assert paths(made) == {
+        "a": ["/dev/nvidia1", f"{caps}3", f"{caps}5"],
+        "b": ["/dev/nvidia1", f"{caps}7", f"{caps}8"],
+        "gpu-0": ["/dev/nvidia0"],
+    }
+    assert [node.path for node in made.common.device_nodes] == ["/dev/nvidiactl"]
+    assert [node.host_path for node in made.devices["a"].device_nodes[1:]] == [
+        f"/host{caps}3",
+        f"/host{caps}5",
+    ]
+
+
+def test_an_instance_that_is_gone_may_be_made_again(host):
+    with pytest.raises(errors.Retryable, match="gpu1/mig/gi4/access"):
+        host.injection({"a": instance(1, gi=4, ci=0)})
+
+
+def test_an_instance_without_a_compute_instance_that_spans_it_is_refused(host):
+    with pytest.raises(errors.Rejected, match="device 'a': GPU instance 3 of GPU-1 has not one"):
+        host.injection({"a": instance(1, gi=3, ci=None)})
+
+
 def test_files_are_looked_for_once_in_a_while_and_after_an_update_of_the_driver(
     host, root, monkeypatch
 ):
     for version in (VERSION, VERSION, "590.1.2", "590.1.2"):
-        host.injection({"gpu-0": gpu(0, version)})
+        host.injection({"gpu-0": whole(0, version)})
     assert root.asked == [VERSION, "590.1.2"]
     monkeypatch.setattr(injection, "KEEP_SECONDS", 0.0)
-    host.injection({"gpu-0": gpu(0, "590.1.2")})
+    host.injection({"gpu-0": whole(0, "590.1.2")})
     assert root.asked == [VERSION, "590.1.2", "590.1.2"]
 
 
 def test_a_driver_that_does_not_tell_its_version_may_do_so_later(host):
     with pytest.raises(errors.Retryable, match="nvidia-smi"):
-        host.injection({"gpu-0": gpu(0, None)})
+        host.injection({"gpu-0": whole(0, None)})

@@ -82,7 +82,7 @@ def test_a_claim_for_a_gpu_that_is_about_to_appear_waits_for_it(
     cluster.wait_devices("gpu-0")
     answers = []
     calling = plugin_process.in_background(lambda: answers.append(kubelet.prepare(ref)))
-    plugin.wait_log("prepare waits", claim_uid=ref.uid)
+    plugin.wait_log("waiting", component="preparer", claim_uid=ref.uid)
     machine.heal_gpus()
     calling.join(api_cluster.DEADLINE)
     assert answers == [[plugin_process.device(ref, "gpu-1")]]
@@ -109,7 +109,7 @@ def test_a_driver_that_is_loaded_after_the_start_is_found(own_plugin, own_cluste
     ref = own_cluster.claim("gpu-0")
     answers = []
     calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.prepare(ref)))
-    plugin.wait_log("prepare waits", claim_uid=ref.uid)
+    plugin.wait_log("waiting", component="preparer", claim_uid=ref.uid)
     own_machine.heal_gpus()
     calling.join(api_cluster.DEADLINE)
     assert answers == [[plugin_process.device(ref, "gpu-0")]]

@@ -156,7 +156,7 @@ def test_a_device_that_its_holder_is_about_to_give_back_is_waited_for(
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(kubelet.prepare(second)))
     waiting.start()
-    plugin.wait_log("prepare waits", claim_uid=second.uid)
+    plugin.wait_log("waiting", component="preparer", claim_uid=second.uid)
     assert answers == []
     kubelet.unprepare(holder)
     waiting.join(api_cluster.DEADLINE)

@@ -93,7 +93,7 @@ def test_a_claim_that_waits_for_its_device_does_not_hold_up_another_gpu(
     kubelet.prepare(holder)
     cluster.delete_claim(holder)
     waiting = background.submit(kubelet.prepare, slow)
-    plugin.wait_log("prepare waits", claim_uid=slow.uid)
+    plugin.wait_log("waiting", component="preparer", claim_uid=slow.uid)
     assert kubelet.prepare(quick) == [plugin_process.device(quick, "gpu-1")]
     kubelet.unprepare(quick)
     assert not waiting.done()
@@ -125,7 +125,7 @@ def test_calls_that_wait_leave_room_for_the_unprepare_that_they_wait_for(
     kubelet.prepare(holder)
     cluster.delete_claim(holder)
     waiting = [background.submit(kubelet.ask_prepare, cluster.claim("gpu-0")) for _ in range(20)]
-    plugin.wait_log("prepare waits", count=20)
+    plugin.wait_log("waiting", component="preparer", count=20)
     kubelet.unprepare(holder)
     answers = [future.result(api_cluster.DEADLINE) for future in waiting]
     assert sum(not answer.error for each in answers for answer in each.values()) == 1

@@ -31,7 +31,7 @@ DAMAGES = {
     "no mapping": lambda _text: b"[]",
     "other content": lambda text: text.replace("gpu-", "gpu-1").encode(),
     "other checksum": lambda text: changed(text, checksum="sha256:0").encode(),
-    "newer driver": lambda text: changed(text, version=2).encode(),
+    "newer driver": lambda text: changed(text, version=3).encode(),
 }
 
 
@@ -284,6 +284,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
         planning.Node(api_cluster.DRIVER, api_cluster.NODE),
         store_in(own_machine.records, own_machine.cdi),
         claim_list=lambda: [claim],
+        offers=dict,
     )
     for number in itertools.count(1):
         died = victim.dies_at_start(number)
@@ -339,7 +340,7 @@ class OtherInstance:
             action()
             return []
 
-        recovering.Recovery(self.node, self.store, claim_list=claim_list).run()
+        recovering.Recovery(self.node, self.store, claim_list=claim_list, offers=dict).run()
 
 
 def test_a_claim_that_another_instance_prepares_meanwhile_keeps_its_record(tmp_path):

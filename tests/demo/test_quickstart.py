@@ -93,10 +93,19 @@ def test_every_pod_is_there_and_as_it_is_expected(played):
 
 
 def test_the_nodes_are_listed_with_their_devices(played):
-    assert played.body["nodes"] == [
-        {"name": name, "devices": [f"gpu-{number}" for number in range(8)]}
-        for name in ("ampere", "hopper", "mixed")
-    ]
+    devices = {node["name"]: node["devices"] for node in played.body["nodes"]}
+    gpus = [f"gpu-{number}" for number in range(8)]
+    assert (devices["ampere"], devices["mixed"]) == (gpus, gpus)
+    # An H100 can be cut as well: each place of each profile is a device.
+    assert [name for name in devices.pop("hopper") if "-mig-" not in name] == gpus
+    assert len(devices) == 2
+
+
+def test_the_readme_has_the_number_of_devices(played):
+    count = sum(len(node["devices"]) for node in played.body["nodes"])
+    assert f"\nNodes are ready: {count} devices published\n" in README
+    assert f" {count} devices: " in README
+    assert f" {count} devices: " in played.pods["impossible/pod"]["reason"]
 
 
 def test_every_container_sees_the_gpus_of_its_claims_as_nvidia_smi_lists_them(played):

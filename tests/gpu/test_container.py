@@ -27,7 +27,7 @@ def hardware():
 @pytest.fixture(scope="module")
 def gpus(hardware):
     """By device name."""
-    found = hardware.source.discover()
+    found = hardware.nvml.discover()
     assert found.failures == ()
     return {devices.gpu_device_name(g.minor): hardware.place.located(g) for g in found.gpus}
 
@@ -35,7 +35,8 @@ def gpus(hardware):
 @pytest.fixture(scope="module")
 def spec(hardware, gpus):
     """The CDI spec of a claim that has all the GPUs."""
-    return json.loads(cdi.spec(DRIVER, UID, hardware.injector.injection(gpus)))
+    grants = {name: devices.Grant(gpu) for name, gpu in gpus.items()}
+    return json.loads(cdi.spec(DRIVER, UID, hardware.injector.injection(grants)))
 
 
 def test_the_gpus_are_those_that_nvidia_smi_lists(gpus):

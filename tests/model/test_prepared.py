@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.model import claims, prepared, slices
+from dra_driver.model import claims, mig, prepared, slices
 
 DEVICE = prepared.PreparedDevice(
     requests=("gpu",), pool="node-1", device="gpu-0",
@@ -68,8 +68,8 @@ def test_a_file_of_an_older_driver_without_later_fields_is_read():
         ("{}", "not a record (KeyError: 'version')"),
         ('{"version": 1, "checksum": ""}', "not a record (KeyError: 'record')"),
         (
-            TEXT.replace('"version": 1', '"version": 2'),
-            "version 2 is not 1, the one that this driver reads: was it written by a newer driver?",
+            TEXT.replace('"version": 1', '"version": 3'),
+            "version 3 is not one that this driver reads (2 or less): was it written by a newer",
         ),
         (
             TEXT.replace("gpu-0", "gpu-1"),
@@ -118,7 +118,55 @@ def test_admin_access_holds_nothing():
     assert not RECORD.model_copy(update={"devices": (admin,)}).holds(DEVICE)
 
 
+# Partitions
+
+PARTITION = prepared.Partition(
+    device="gpu-0-mig-3g40gb-9-4", gpu="GPU-0", minor=0, profile="3g.40gb", profile_id=9, start=4,
+    size=4, gi=2, ci=0, uuid="MIG-0",
+)  # fmt: skip
+
+
+def test_a_record_without_partitions_can_be_read_by_a_driver_from_before_there_were_any():
+    document = json.loads(prepared.encode(RECORD))
+    assert document["version"] == 1
+    assert "partitions" not in document["record"]
+
+
+def test_a_record_with_partitions_is_refused_by_a_driver_that_could_not_undo_them():
+    record = RECORD.model_copy(update={"partitions": (PARTITION,)})
+    document = json.loads(prepared.encode(record))
+    assert document["version"] == prepared.VERSION == 2
+    assert document["record"]["partitions"] == [
+        {
+            "device": "gpu-0-mig-3g40gb-9-4", "gpu": "GPU-0", "minor": 0, "profile": "3g.40gb",
+            "profile_id": 9, "start": 4, "size": 4, "made": True, "gi": 2, "ci": 0,
+            "uuid": "MIG-0",
+        }
+    ]  # fmt: skip
+    assert prepared.decode(prepared.encode(record)) == record
+
+
+def test_a_file_of_version_1_is_read_without_partitions():
+    assert prepared.decode(TEXT) == RECORD
+    assert prepared.decode(TEXT).partitions == ()
+
+
+def test_the_checksum_covers_partitions():
+    record = RECORD.model_copy(update={"partitions": (PARTITION,)})
+    with pytest.raises(errors.Rejected, match="does not match the content"):
+        prepared.decode(prepared.encode(record).replace('"gi": 2', '"gi": 3'))
+
+
+def test_a_partition_has_a_place_from_the_start_and_an_instance_once_all_of_it_is_known():
+    assert PARTITION.spot == mig.Spot(9, mig.Placement(4, 4))
+    assert PARTITION.instance == mig.Instance(2, PARTITION.spot, 0, mig.MigUuid("MIG-0"))
+    for field in ("gi", "ci", "uuid"):
+        assert PARTITION.model_copy(update={field: None}).instance is None
+    assert PARTITION.model_copy(update={"gi": 0}).instance is not None
+
+
 NAMES = st.text(min_size=1, max_size=8)
+NUMBERS = st.integers(0, 99)
 RECORDS = st.builds(
     prepared.Record,
     uid=NAMES, namespace=NAMES, name=NAMES, phase=st.sampled_from(prepared.Phase), boot_id=NAMES,
@@ -129,8 +177,18 @@ RECORDS = st.builds(
             requests=st.lists(NAMES, max_size=3).map(tuple), pool=NAMES, device=NAMES,
             cdi_ids=st.lists(NAMES, max_size=2).map(tuple),
             share_id=st.one_of(st.none(), NAMES), admin_access=st.booleans(),
+            kind=st.sampled_from(["gpu", "mig"]),
         ),
         max_size=3,
+    ).map(tuple),
+    partitions=st.lists(
+        st.builds(
+            prepared.Partition,
+            device=NAMES, gpu=NAMES, minor=NUMBERS, profile=NAMES, profile_id=NUMBERS,
+            start=NUMBERS, size=NUMBERS, made=st.booleans(), gi=st.one_of(st.none(), NUMBERS),
+            ci=st.one_of(st.none(), NUMBERS), uuid=st.one_of(st.none(), NAMES),
+        ),
+        max_size=2,
     ).map(tuple),
 )  # fmt: skip
 

@@ -1,0 +1,79 @@
+"""Whether, and how, the API server takes the counters that partitions share.
+
+Behind a feature gate that is on by default from Kubernetes 1.36 on; while it is off, the server
+drops the fields without a word, and partitions would be given out on top of each other. So it is
+asked first, with a write that it does not carry out.
+"""
+
+import dataclasses
+import re
+import time
+
+from dra_driver import telemetry
+from dra_driver.adapters import kube
+from dra_driver.logic import publishing
+
+ASK_AGAIN = 300.0
+"""Seconds until a server that takes no counters is asked again: the gate may have been opened."""
+_COMBINED_MINOR, _SPLIT_MINOR = 34, 35
+_NUMBER = re.compile(r"\d+")
+
+
+class CounterSupport:
+    """What the API server answered last."""
+
+    def __init__(self, client: kube.Client) -> None:
+        self._client = client
+        self._log = telemetry.logger("counters")
+        self._asked: float | None = None
+        self._layout = publishing.Layout.PLAIN
+
+    def layout(self, owner: publishing.Owner, api_version: str) -> publishing.Layout:
+        """How counters are to be published.
+
+        Raises:
+            kube.Unavailable: the server does not answer.
+        """
+        plain = self._layout is publishing.Layout.PLAIN
+        if self._asked is None or (plain and time.monotonic() - self._asked > ASK_AGAIN):
+            layout = self._ask(owner, api_version)
+            self._asked = time.monotonic()
+            self._layout = layout
+        return self._layout
+
+    def lost(self) -> None:
+        """A write has shown that the server takes no counters any more."""
+        self._layout = publishing.Layout.PLAIN
+        self._asked = time.monotonic()
+
+    def _ask(self, owner: publishing.Owner, api_version: str) -> publishing.Layout:
+        minor = self._minor()
+        if minor < _COMBINED_MINOR or api_version == "v1beta1":
+            self._log.info("partitions need Kubernetes 1.34 or newer", minor=minor)
+            return publishing.Layout.PLAIN
+        split = minor >= _SPLIT_MINOR
+        layout = publishing.Layout.SPLIT if split else publishing.Layout.COMBINED
+        probe = publishing.counter_probe(owner, layout)
+        resource = dataclasses.replace(kube.SLICES, version=api_version)
+        try:
+            answer = self._client.create(
+                resource, publishing.to_version(probe, api_version), dry_run=True
+            )
+        except kube.Unavailable:
+            raise
+        except kube.ApiError as error:
+            self._log.warning("the API server refuses counters of partitions", reason=str(error))
+            return publishing.Layout.PLAIN
+        if answer["spec"].get("sharedCounters"):
+            return layout
+        self._log.warning(
+            "the API server drops the counters of partitions, so none are offered. Switch on the "
+            "feature gate DRAPartitionableDevices of API server and scheduler; it is on by "
+            "default from Kubernetes 1.36 on"
+        )
+        return publishing.Layout.PLAIN
+
+    def _minor(self) -> int:
+        # Some providers write `34+`.
+        found = _NUMBER.match(str(self._client.get_path("/version").get("minor", "")))
+        return int(found[0]) if found else 0

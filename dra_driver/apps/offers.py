@@ -1,0 +1,90 @@
+"""What the node offers now: its GPUs, cut by what claims have of them."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from dra_driver import telemetry
+from dra_driver.adapters import records
+from dra_driver.apps import inventory
+from dra_driver.logic import catalog, offering, packing, publishing
+from dra_driver.model import slices
+
+
+class Offers:
+    """Answers the publisher. A new order of partitions comes at most every `seconds`."""
+
+    def __init__(
+        self,
+        gpus: inventory.Inventory,
+        known: records.Records,
+        *,
+        driver_name: str,
+        policy: packing.Policy,
+        seconds: float,
+        later: Callable[[], None],
+    ) -> None:
+        """`later` is called when an order that had to wait may be published."""
+        self._gpus = gpus
+        self._known = known
+        self._driver_name = driver_name
+        self._policy = policy
+        self._seconds = seconds
+        self._later = later
+        self._reordered = float("-inf")
+        self._timer: threading.Timer | None = None
+        self._told: set[str] = set()
+        self._log = telemetry.logger("offers")
+
+    def wanted(
+        self, published: Sequence[slices.Device], layout: publishing.Layout
+    ) -> Sequence[publishing.Content] | None:
+        """See `publishing.Publisher`; None until the GPUs have been looked at."""
+        if not self._gpus.wait_first(0):
+            return None
+        snapshot = self._gpus.snapshot
+        held = frozenset(
+            device.device
+            for record in self._known.contents().records.values()
+            for device in record.devices
+            if not device.admin_access
+        )
+        state = offering.State(snapshot.lost, held, published)
+        self._tell_unoffered(snapshot.cards, layout)
+        best = offering.offer(snapshot.cards, state, self._policy_of(layout, may_reorder=True))
+        calm = offering.offer(snapshot.cards, state, self._policy_of(layout, may_reorder=False))
+        if best == calm:
+            return best
+        wait = self._reordered + self._seconds - time.monotonic()
+        if wait > 0:
+            self._remind(wait)
+            return calm
+        self._reordered = time.monotonic()
+        return best
+
+    def stop(self) -> None:
+        """Remind nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _policy_of(self, layout: publishing.Layout, *, may_reorder: bool) -> offering.Policy:
+        return offering.Policy(self._driver_name, self._policy, layout, may_reorder=may_reorder)
+
+    def _remind(self, seconds: float) -> None:
+        if self._timer is None or not self._timer.is_alive():
+            self._timer = threading.Timer(seconds, self._later)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _tell_unoffered(self, cards: Sequence[catalog.Card], layout: publishing.Layout) -> None:
+        """Say once of each card that its partitions are not offered, and why."""
+        if layout is not publishing.Layout.PLAIN:
+            self._told.clear()
+            return
+        for card in cards:
+            if card.counters and card.name not in self._told:
+                self._told.add(card.name)
+                self._log.warning(
+                    "partitions are not offered: the API server takes no counters",
+                    device=card.name,
+                )

@@ -1,0 +1,133 @@
+"""MIG instances that belong to no claim: ours are removed, those of others only when told to.
+
+Ours are left over where a claim's record was lost. Only a complete list of claims tells that no
+claim has one; without it nothing is removed.
+"""
+
+from collections.abc import Callable
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import ledgers, locks, records
+from dra_driver.apps import inventory, partitioning
+from dra_driver.logic import catalog
+from dra_driver.model import devices, mig
+
+LOCK_SECONDS = 30.0
+"""How long a claim on the same GPU may be busy."""
+
+
+class Orphans:
+    """Tells when a list of all claims is needed, and cleans up with it."""
+
+    def __init__(
+        self,
+        gpus: inventory.Inventory,
+        known: records.Records,
+        books: ledgers.Ledgers,
+        held: locks.Locks,
+        partitioner: partitioning.Partitioner,
+        *,
+        adopt: bool,
+        on_change: Callable[[], None],
+    ) -> None:
+        """With `adopt` instances that others made count as ours."""
+        self._gpus = gpus
+        self._known = known
+        self._books = books
+        self._locks = held
+        self._partitioner = partitioner
+        self._adopt = adopt
+        self._on_change = on_change
+        self._log = telemetry.logger("orphans")
+
+    def needs_view(self) -> bool:
+        """Whether something looks as if it belonged to no claim."""
+        cards = self._gpus.snapshot.cards
+        # The ledgers first: a record is written before the ledger, and removed after it.
+        made = {card.gpu.uuid: self._books.get(card.gpu.uuid).spots for card in cards}
+        known = self._known.contents()
+        if known.damaged:
+            # What those claims have is not known, so a list would not help.
+            return False
+        return any(
+            self._is_to_adopt(card) or made[card.gpu.uuid] - _claimed(card, known) for card in cards
+        )
+
+    def settle(self) -> None:
+        """Switch MIG mode off where this driver switched it on and no instance is left or expected.
+
+        No list is needed for that: who needs the mode holds the lock of the GPU until its instance
+        is in the ledger.
+        """
+        for card in self._gpus.snapshot.cards:
+            ledger = self._books.get(card.gpu.uuid)
+            if ledger.made or not ledger.mode_switched:
+                continue
+            try:
+                with self._locks.hold([card.name], seconds=LOCK_SECONDS):
+                    self._partitioner.settle_mode(card.gpu.uuid)
+            except errors.DriverError as error:
+                self._log.warning(
+                    "MIG mode not settled for now", device=card.name, reason=str(error)
+                )
+
+    def remove(self, allocated: frozenset[str]) -> None:
+        """Remove what no claim has.
+
+        `allocated` are the names of all devices of this node that claims have. Records and ledgers
+        are read after that was listed, so a claim that came later is not overlooked.
+        """
+        if self._known.contents().damaged:
+            self._log.warning("records of claims are damaged; no MIG instance is removed")
+            return
+        for card in self._gpus.snapshot.cards:
+            if not (self._is_to_adopt(card) or self._books.get(card.gpu.uuid).made):
+                continue
+            try:
+                with self._locks.hold([card.name], seconds=LOCK_SECONDS):
+                    self._clean(card, allocated)
+            except errors.DriverError as error:
+                self._log.warning(
+                    "MIG instances without a claim stay for now",
+                    device=card.name,
+                    reason=str(error),
+                )
+        if self._adopt:
+            self._gpus.look()
+
+    def _is_to_adopt(self, card: catalog.Card) -> bool:
+        return self._adopt and bool(card.foreign)
+
+    def _clean(self, card: catalog.Card, allocated: frozenset[str]) -> None:
+        known = self._known.contents()
+        if known.damaged:
+            raise errors.Retryable(f"records of claims are damaged: {', '.join(known.damaged)}")
+        if self._is_to_adopt(card):
+            listed = [f"{one.gi} at {one.spot.placement}" for one in card.foreign]
+            self._log.warning("adopting MIG instances", device=card.name, instances=listed)
+            self._partitioner.adopt(card)
+        # By what is in the names, and not by the names: a profile may have none at the moment.
+        there = {devices.parse_mig_device_name(name) for name in allocated}
+        for spot in sorted(self._books.get(card.gpu.uuid).spots - _claimed(card, known)):
+            name = _name(card, spot)
+            if devices.parse_mig_device_name(name) in there:
+                self._log.warning("MIG instance of a claim without a record stays", device=name)
+                continue
+            self._partitioner.remove(card.gpu.uuid, spot)
+            self._log.warning("MIG instance without a claim removed", device=name)
+            self._on_change()
+        self._partitioner.settle_mode(card.gpu.uuid)
+
+
+def _claimed(card: catalog.Card, known: records.Contents) -> frozenset[mig.Spot]:
+    return frozenset(
+        partition.spot
+        for record in known.records.values()
+        for partition in record.partitions
+        if partition.gpu == card.gpu.uuid
+    )
+
+
+def _name(card: catalog.Card, spot: mig.Spot) -> str:
+    profiles = {profile.id: profile.name for profile in card.gpu.profiles}
+    return devices.mig_device_name(card.gpu.minor, profiles.get(spot.profile_id, "unknown"), spot)

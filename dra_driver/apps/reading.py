@@ -1,0 +1,103 @@
+"""Objects of a cluster, or of files that somebody saved, for commands that only look."""
+
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.adapters import documents, kube
+from dra_driver.logic import snapshots
+
+Json = dict[str, Any]
+
+STORED_NAMESPACE = "default"
+"""The namespace of a stored object whose file does not tell."""
+
+KINDS = {
+    "Node": kube.NODES,
+    "Pod": kube.PODS,
+    "ResourceSlice": kube.SLICES,
+    "DeviceClass": kube.CLASSES,
+    "ResourceClaim": kube.CLAIMS,
+    "ResourceClaimTemplate": kube.TEMPLATES,
+}
+"""What can be read."""
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def cluster(
+    kubeconfig: pathlib.Path | None, kinds: Iterable[str], *, command: str, user_agent: str
+) -> list[Json]:
+    """All objects of these kinds, normalized. Without `kubeconfig`: as the pod's service account.
+
+    Raises:
+        errors.DriverError: the API server cannot be reached, refuses, or is too old for `command`.
+    """
+    client = kube.Client(kubeconfig=kubeconfig, user_agent=user_agent)
+    try:
+        return [body for kind in kinds for body in _all(client, kind, command)]
+    finally:
+        client.close()
+
+
+def saved(paths: Iterable[pathlib.Path]) -> list[Json]:
+    """The objects in files, and in the files of folders by name.
+
+    Raises:
+        errors.DriverError: a path does not exist, or holds what is no Kubernetes object.
+    """
+    return [
+        body for path in paths for file in _files(path) for body in objects(file, STORED_NAMESPACE)
+    ]
+
+
+def objects(path: pathlib.Path, namespace: str) -> Iterator[Json]:
+    """The objects of a file, normalized; lists are taken apart."""
+    for number, document in enumerate(documents.load_all(path), start=1):
+        place = f"{path}, document {number}"
+        for body in _flat(document, place):
+            yield snapshots.normalized(body, namespace)
+
+
+def _all(client: kube.Client, kind: str, command: str) -> Iterator[Json]:
+    resource = KINDS[kind]
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    try:
+        items, _ = client.list(resource)
+    except kube.NotFound as error:
+        raise errors.Rejected(
+            f"the API server serves no {resource.plural} in {version}: {command} needs "
+            "Kubernetes 1.34 or newer"
+        ) from error
+    for item in items:
+        body = {**item, "apiVersion": version, "kind": kind}
+        yield snapshots.normalized(body, STORED_NAMESPACE)
+
+
+def _files(path: pathlib.Path) -> list[pathlib.Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    if not files:
+        raise errors.Rejected(f"{path}: the folder has no {', '.join(_SUFFIXES)} file")
+    return files
+
+
+def _flat(document: Any, place: str) -> Iterable[Json]:
+    match document:
+        case {"apiVersion": str(version), "kind": str(kind), "items": list(items)}:
+            # Items of a typed list, as the API answers it, have no kind of their own.
+            own = {"apiVersion": version, "kind": kind.removesuffix("List")}
+            return [
+                body
+                for item in items
+                for body in _flat({**own, **item} if isinstance(item, dict) else item, place)
+            ]
+        case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()}}:
+            return [document]
+        case {"apiVersion": str(), "kind": str(), "metadata": {"generateName": str()}}:
+            return [document]
+    raise errors.Rejected(
+        f"{place}: this is no Kubernetes object: apiVersion, kind and metadata.name are needed"
+    )

@@ -1,0 +1,268 @@
+"""Unprepares claims that the kubelet forgot, and lists the cluster's claims where that is needed.
+
+Each node asks for the few claims that it remembers. A list of all claims costs the API server much
+more, and thousands of nodes may want it: it is taken only where names do not tell enough. A read
+that fails says nothing about any claim, and nothing is done then.
+"""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import records
+from dra_driver.logic import planning, staleness
+from dra_driver.model import claims, prepared
+
+INTERVAL = 600.0
+"""Seconds between looks."""
+GRACE = 60.0
+"""Seconds that a record has to look stale: an Unprepare may be on its way."""
+SPREAD = 60.0
+"""Seconds over which the first looks of nodes that start together are spread."""
+AFTER_FAILURE = 30.0
+"""Seconds until the next look after one that failed."""
+ANSWER_SECONDS = 5.0
+"""How long the API server may take to tell of one claim."""
+STOP_SECONDS = 10.0
+
+
+class ClaimSource(Protocol):
+    """Where claims come from; `fetching.ApiClaims` is one."""
+
+    def everywhere(self) -> list[claims.ResourceClaim]:
+        """All claims of the cluster.
+
+        Raises:
+            errors.DriverError: the list is not to be had, or not whole.
+        """
+
+    def fetch(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
+        """The claim of that namespace and name; None where there is none, or the name is not known.
+
+        Raises:
+            errors.DriverError: the API server did not answer until `deadline` (monotonic seconds).
+        """
+
+
+class Unprepare(Protocol):
+    """How a claim is unprepared."""
+
+    def __call__(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
+        """Undo what was done for the claim, if `only_if()` is true with the claim's lock held.
+
+        A claim that was deallocated may be allocated anew, and prepared, at any moment; with the
+        lock held it cannot be.
+
+        Raises:
+            errors.DriverError: it did not work, or `only_if` could not tell.
+        """
+
+
+class Orphans(Protocol):
+    """What else may be left over on the node; `orphans.Orphans` is one."""
+
+    def settle(self) -> None:
+        """Clean up what can be without the API."""
+
+    def needs_view(self) -> bool:
+        """Whether a list of all claims is needed to clean up the rest."""
+
+    def remove(self, allocated: frozenset[str]) -> None:
+        """Clean up the rest.
+
+        `allocated` are the names of the devices of this node that claims have, by such a list.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between looks; how long a record has to look stale; monotonic seconds."""
+
+    interval: float = INTERVAL
+    grace: float = GRACE
+    clock: Callable[[], float] = time.monotonic
+
+
+class Reconciler:
+    """A thread that compares records with claims, again and again.
+
+    A record has to look stale twice, the grace apart at least, and once more right before it
+    is acted on. Records whose claim is still allocated to their devices are never touched.
+    """
+
+    def __init__(
+        self,
+        node: planning.Node,
+        known: records.Records,
+        source: ClaimSource,
+        unprepare: Unprepare,
+        orphans: Orphans,
+        *,
+        boot_id: str,
+        pace: Pace = Pace(),
+    ) -> None:
+        """`orphans` are settled at each look, and removed after each list of all claims.
+
+        Stale records are dealt with in between.
+        """
+        self._node = node
+        self._known = known
+        self._source = source
+        self._unprepare = unprepare
+        self._orphans = orphans
+        self._boot_id = boot_id
+        self._pace = pace
+        self._log = telemetry.logger("reconciler")
+        self._looking = threading.Lock()
+        self._suspects: Mapping[str, staleness.Suspect] = {}
+        self._named: Mapping[str, claims.ClaimRef] = {}
+        self._problem: str | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, after `first_pause`."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def first_pause(self) -> float:
+        """Seconds from the start to the first look: none where something waits for a list.
+
+        The kubelet has to settle first as well, and many nodes may start at the same time.
+        """
+        if self._orphans.needs_view():
+            return 0.0
+        return self._pace.grace + staleness.offset(self._node.pool, SPREAD)
+
+    def look(self) -> float:
+        """Look now; the seconds until it should be done again.
+
+        Raises:
+            errors.DriverError: a claim, or the list of them, cannot be read; nothing was done.
+        """
+        with self._looking:
+            return self._look()
+
+    def _run(self) -> None:
+        step = self.first_pause
+        while not self._stop.is_set():
+            pause = AFTER_FAILURE
+            try:
+                pause = step()
+                self._problem = None
+            except errors.DriverError as error:
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    self._log.warning(
+                        "claims cannot be read; nothing is cleaned up meanwhile",
+                        reason=self._problem,
+                    )
+            except Exception:  # noqa: BLE001 - a thread that ends would never clean up again
+                self._log.exception("comparing records with claims failed unexpectedly")
+            step = self.look
+            self._stop.wait(min(pause, self._pace.interval))
+
+    def _look(self) -> float:
+        self._orphans.settle()
+        now = self._pace.clock()
+        # Before the claims: one that is prepared in between is in neither.
+        known = {
+            uid: record
+            for uid, record in self._known.contents().records.items()
+            # Those of an earlier boot are dropped when the driver starts.
+            if record.boot_id == self._boot_id
+        }
+        if self._needs_list(known.values()):
+            everywhere = self._source.everywhere()
+            by_uid: Mapping[str, claims.ResourceClaim] = {one.ref.uid: one for one in everywhere}
+            found = {uid: by_uid.get(uid) for uid in known}
+            self._named = {uid: one.ref if one else known[uid].ref for uid, one in found.items()}
+            pause = self._compare(known.values(), found, now)
+            self._orphans.remove(staleness.devices_here(everywhere, self._node))
+            return pause
+        return self._compare(known.values(), self._fetch(known.values()), now)
+
+    def _needs_list(self, known: Iterable[prepared.Record]) -> bool:
+        # A record that was rebuilt without the API has no name; it is looked for by its UID, once.
+        return self._orphans.needs_view() or any(
+            not record.name and record.uid not in self._named for record in known
+        )
+
+    def _fetch(self, known: Iterable[prepared.Record]) -> Mapping[str, claims.ResourceClaim | None]:
+        """What the API has under the names of the records, by UID.
+
+        One that had no name, and was in no list by its UID, is not there: UIDs do not come back.
+        """
+        return {
+            record.uid: self._source.fetch(
+                record.ref if record.name else self._named[record.uid],
+                time.monotonic() + ANSWER_SECONDS,
+            )
+            for record in known
+        }
+
+    def _compare(
+        self,
+        known: Iterable[prepared.Record],
+        found: Mapping[str, claims.ResourceClaim | None],
+        now: float,
+    ) -> float:
+        """Act on what has looked stale for long enough; the seconds until the next look."""
+        before = self._suspects
+        stale = staleness.suspects(known, found, self._node, before, now=now)
+        self._suspects = stale
+        for uid in sorted(stale.keys() - before.keys()):
+            self._log.info(
+                "claim is remembered but looks stale; looking again",
+                claim=str(stale[uid].ref),
+                reason=stale[uid].reason,
+            )
+        due = staleness.due(stale, now=now, grace=self._pace.grace)
+        for suspect in due:
+            if not self._stop.is_set():
+                self._act(suspect)
+        return self._pace.grace if len(stale) > len(due) else self._pace.interval
+
+    def _act(self, suspect: staleness.Suspect) -> None:
+        reason: str | None = None
+
+        def only_if() -> bool:
+            nonlocal reason
+            reason = self._reason_now(suspect)
+            return reason is not None
+
+        try:
+            self._unprepare(suspect.record.ref, only_if)
+        except errors.DriverError as error:
+            self._log.warning(
+                "stale claim not unprepared; looking again",
+                claim=str(suspect.ref),
+                stale=suspect.reason,
+                reason=str(error),
+            )
+            return
+        if reason is None:
+            self._log.info("claim no longer looks stale", claim=str(suspect.ref))
+        else:
+            self._log.warning(
+                "stale claim unprepared, as the kubelet had not done it",
+                claim=str(suspect.ref),
+                reason=reason,
+                devices=[device.device for device in suspect.record.devices],
+            )
+
+    def _reason_now(self, suspect: staleness.Suspect) -> str | None:
+        """Why the suspect is stale at this moment; None where it is not."""
+        if self._known.get(suspect.record.uid) != suspect.record:
+            return None
+        # One whose name is not known was in no list by its UID, and UIDs do not come back.
+        claim = self._source.fetch(suspect.ref, time.monotonic() + ANSWER_SECONDS)
+        return staleness.why_stale(suspect.record, claim, self._node)

@@ -1,0 +1,220 @@
+"""A node with simulated GPUs in this process: what prepares claims, without sockets and API.
+
+A node made again on the same directories is the driver after a restart.
+"""
+
+import itertools
+import json
+import threading
+
+from dra_driver import settings
+from dra_driver.adapters import ledgers, locks, nvml_mig, processes, records
+from dra_driver.apps import inventory, orphans, partitioning, preparing, recovering
+from dra_driver.logic import cdi, planning, staleness
+from dra_driver.model import claims, mig
+from dra_driver.sim import gpu_operations, gpu_state, hardware
+
+DRIVER, POOL = "gpu.nvidia.com", "node-1"
+SECONDS = 10.0
+FIRST, SECOND, LARGE = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0", "gpu-0-mig-3g40gb-9-4"
+OTHER_CARD = "gpu-1-mig-2g20gb-14-2"
+"""Partitions of two H100."""
+
+
+class Claims:
+    """What the API would say; claims of a cluster."""
+
+    def __init__(self):
+        self._numbers = itertools.count(1)
+        self.known = {}
+
+    def make(self, *devices, **fields):
+        """A claim that is allocated to these devices, each by a request of its own."""
+        number = next(self._numbers)
+        ref = claims.ClaimRef("default", f"claim-{number}", claims.ClaimUid(f"uid-{number}"))
+        self.allocate(ref, *devices, **fields)
+        return ref
+
+    def allocate(self, ref, *devices, admin=False):
+        results = [
+            {
+                "request": f"r{number}",
+                "driver": DRIVER,
+                "pool": POOL,
+                "device": device,
+                **({"adminAccess": True} if admin else {}),
+            }
+            for number, device in enumerate(devices)
+        ]
+        body = {
+            "metadata": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
+            "spec": {"devices": {}},
+            "status": {"allocation": {"devices": {"results": results}}},
+        }
+        self.known[ref.name] = claims.parse(body)
+
+    def delete(self, ref):
+        del self.known[ref.name]
+
+    def fetch(self, ref, _deadline):
+        return self.known.get(ref.name)
+
+    def everywhere(self):
+        return list(self.known.values())
+
+
+class Node:
+    """The driver's parts that change the node, over directories that outlive them."""
+
+    def __init__(self, root, gpus, api, *, mode="dynamic", boot="boot-1", adopt=False):
+        self.root, self.api = root, api
+        self.simulation, self.cdi = root / "simulation", root / "cdi"
+        self.cdi.mkdir(exist_ok=True)
+        self.proc = root / "proc"
+        self.proc.mkdir(exist_ok=True)
+        config = settings.KubeletPlugin(
+            node_name=POOL, simulate_gpus=gpus, simulation_dir=self.simulation
+        )
+        found = hardware.simulated(config)
+        self.books = ledgers.Ledgers(root / "gpus", boot_id=boot)
+        self.held = locks.Locks(root / "locks")
+        self.store = preparing.Store(
+            records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
+        )
+        self.gpus = inventory.Inventory(
+            inventory.Looking(found.nvml, found.place, self.books, lambda _: mig.Mode(mode)),
+            interval=3600,
+            on_change=lambda: None,
+        )
+        self.gpus.look()
+        self.nvml = nvml_mig.MigNvml(found.nvml)
+        self.partitioner = partitioning.Partitioner(
+            self.nvml, self.books, processes.Processes(self.proc).describe
+        )
+        self.stopping = threading.Event()
+        self.identity = planning.Node(DRIVER, POOL)
+        self.preparer = preparing.Preparer(
+            self.identity,
+            self.store,
+            api,
+            self.gpus,
+            preparing.Effects(found.injector, self.partitioner),
+            stopping=self.stopping,
+            on_change=lambda: None,
+        )
+        self.orphans = orphans.Orphans(
+            self.gpus,
+            self.store.records,
+            self.books,
+            self.held,
+            self.partitioner,
+            adopt=adopt,
+            on_change=lambda: None,
+        )
+
+    def recover(self, *, listed=True):
+        recovering.Recovery(
+            self.identity,
+            self.store,
+            claim_list=self.api.everywhere if listed else list,
+            offers=lambda: self.gpus.snapshot.offered,
+        ).run()
+
+    def clean(self):
+        """What follows a complete list of claims."""
+        self.orphans.remove(staleness.devices_here(self.api.everywhere(), self.identity))
+
+    def prepare(self, ref, seconds=SECONDS):
+        return self.preparer.prepare(ref, seconds)
+
+    def unprepare(self, ref, seconds=SECONDS):
+        self.preparer.unprepare(ref, seconds)
+
+    def card(self, number=0):
+        """The state of a simulated GPU."""
+        return gpu_state.open_file(self.simulation).read().gpus[number]
+
+    def uuid(self, number=0):
+        return self.card(number).uuid
+
+    def instances(self, number=0):
+        """Where there are instances: profile, start, and how many compute instances."""
+        return [
+            (one.profile_id, one.start, len(one.compute_instances))
+            for one in sorted(self.card(number).gpu_instances, key=lambda one: one.start)
+        ]
+
+    def mig_uuids(self, number=0):
+        return {ci.uuid for gi in self.card(number).gpu_instances for ci in gi.compute_instances}
+
+    def record(self, ref):
+        return self.store.records.get(ref.uid)
+
+    def variables(self, ref):
+        """What the containers of the claim find in their environment."""
+        spec = json.loads((self.cdi / cdi.file_name(DRIVER, ref.uid)).read_text())
+        return [
+            text for device in spec["devices"] for text in device["containerEdits"].get("env", [])
+        ]
+
+    def files(self):
+        """What there is of claims and of GPUs that were changed."""
+        return sorted(
+            str(path.relative_to(self.root))
+            for folder in ("claims", "cdi", "gpus")
+            for path in (self.root / folder).iterdir()
+        )
+
+    def is_clean(self):
+        """No claim has left anything; the GPUs are as they were."""
+        cards = gpu_state.open_file(self.simulation).read().gpus
+        modes = [card.mig_enabled or card.mig_pending for card in cards]
+        assert (self.files(), [card.gpu_instances for card in cards]) == ([], [[] for _ in cards])
+        assert not any(modes)
+        return True
+
+    def hardware(self):
+        """The MIG state of all GPUs, to be compared with itself."""
+        return [
+            (card.mig_enabled, card.mig_pending, card.gpu_instances)
+            for card in gpu_state.open_file(self.simulation).read().gpus
+        ]
+
+    def set_mig_mode(self, *, on, number=0):
+        """The mode, as after a reset of the GPU."""
+        with gpu_state.open_file(self.simulation).edit() as state:
+            state.gpus[number].mig_enabled = state.gpus[number].mig_pending = on
+
+    def foreign(self, profile, start, number=0, **options):
+        """An administrator makes an instance."""
+        return gpu_operations.create_instance(
+            self.simulation, self.uuid(number), profile, start, **options
+        )
+
+    def destroy(self, gi, number=0):
+        gpu_operations.destroy_instance(self.simulation, self.uuid(number), gi)
+
+    def use(self, pid, number=0, *, command="trainer"):
+        """A process begins to use the first instance of the GPU."""
+        instance = self.card(number).gpu_instances[0]
+        gpu_operations.start_process(
+            self.simulation,
+            self.uuid(number),
+            pid,
+            gi=instance.id,
+            ci=instance.compute_instances[0].id,
+        )
+        self.name_process(pid, command)
+
+    def occupy(self, pid, number=0, *, command="trainer"):
+        """A process begins to use the GPU, outside all instances."""
+        gpu_operations.start_process(self.simulation, self.uuid(number), pid)
+        self.name_process(pid, command)
+
+    def name_process(self, pid, command):
+        directory = self.proc / str(pid)
+        directory.mkdir()
+        (directory / "comm").write_text(f"{command}\n")
+
+    def end(self, pid, number=0):
+        gpu_operations.end_process(self.simulation, self.uuid(number), pid)
