@@ -136,7 +136,7 @@ def _play(
         enough = _have_run if number < len(steps) else None
         with shown.progress(f"Waiting for pods, {options.timeout:g} s at most") as progress:
             result = _settle(observer, options, stop, progress, enough)
-        if enough and not enough(result):
+        if stop.is_set() or (enough and not enough(result)):
             break
     return result
 
