@@ -121,8 +121,10 @@ class Node:
         ).run()
 
     def clean(self):
-        """What follows a complete list of claims."""
-        self.orphans.remove(staleness.devices_here(self.api.everywhere(), self.identity))
+        """What is done for instances at each look, and after each complete list of claims."""
+        self.orphans.settle()
+        if self.orphans.needs_view():
+            self.orphans.remove(staleness.devices_here(self.api.everywhere(), self.identity))
 
     def prepare(self, ref, seconds=SECONDS):
         return self.preparer.prepare(ref, seconds)

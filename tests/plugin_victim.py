@@ -35,7 +35,14 @@ _MODELS = {"gpu-0": "NVIDIA H100 80GB HBM3", "gpu-1": "Tesla T4"}
 class Victim:
     """A plugin with `killed_plugin.py` as its entry point, and the steps that it took."""
 
-    def __init__(self, machine: plugin_process.Machine, cluster: api_cluster.Cluster) -> None:
+    def __init__(
+        self,
+        machine: plugin_process.Machine,
+        cluster: api_cluster.Cluster,
+        *,
+        only_gpus: bool = False,
+    ) -> None:
+        """With `only_gpus` the GPUs are partitioned, and their changes are the only steps."""
         self._armed = machine.root / "armed"
         self._steps = machine.root / "steps"
         self.plugin = plugin_process.Plugin(
@@ -43,10 +50,11 @@ class Victim:
             cluster,
             command=(sys.executable, str(ENTRY), "kubelet-plugin"),
             environment={
-                "KILLED_IN": f"{machine.records}:{machine.cdi}",
+                "KILLED_IN": "/none" if only_gpus else f"{machine.records}:{machine.cdi}",
                 "KILLED_ARMED": str(self._armed),
                 "KILLED_STEPS": str(self._steps),
             },
+            mig_mode="dynamic" if only_gpus else "off",
         )
 
     def start(self, number: int) -> plugin_process.Kubelet:

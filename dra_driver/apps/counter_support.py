@@ -46,6 +46,10 @@ class CounterSupport:
         self._layout = publishing.Layout.PLAIN
         self._asked = time.monotonic()
 
+    def doubt(self) -> None:
+        """Ask again: the server refused a write, so it may be another one by now."""
+        self._asked = None
+
     def _ask(self, owner: publishing.Owner, api_version: str) -> publishing.Layout:
         minor = self._minor()
         if minor < _COMBINED_MINOR or api_version == "v1beta1":

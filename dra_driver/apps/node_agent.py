@@ -198,10 +198,10 @@ def _mode_of(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], mig.Mode
     if not config.gpus:
         return lambda _: config.mig_mode
     # CEL takes long to load and much memory, and most nodes have no selectors.
-    from dra_driver.logic import modes  # noqa: PLC0415
+    from dra_driver.logic import gpu_rules  # noqa: PLC0415
 
     rules = ((rule.selector, rule.mig_mode) for rule in config.gpus)
-    return modes.compiled(config.driver_name, config.mig_mode, rules).of
+    return gpu_rules.compiled(config.driver_name, config.mig_mode, rules).of
 
 
 def _boot_id(path: pathlib.Path) -> str:

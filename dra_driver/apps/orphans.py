@@ -77,9 +77,6 @@ class Orphans:
         `allocated` are the names of all devices of this node that claims have. Records and ledgers
         are read after that was listed, so a claim that came later is not overlooked.
         """
-        if self._known.contents().damaged:
-            self._log.warning("records of claims are damaged; no MIG instance is removed")
-            return
         for card in self._gpus.snapshot.cards:
             if not (self._is_to_adopt(card) or self._books.get(card.gpu.uuid).made):
                 continue
@@ -101,7 +98,10 @@ class Orphans:
     def _clean(self, card: catalog.Card, allocated: frozenset[str]) -> None:
         known = self._known.contents()
         if known.damaged:
-            raise errors.Retryable(f"records of claims are damaged: {', '.join(known.damaged)}")
+            raise errors.Retryable(
+                f"the records of claims {', '.join(sorted(known.damaged))} are damaged, so what "
+                "these have is not known. Prepare them again, or restart the driver"
+            )
         if self._is_to_adopt(card):
             listed = [f"{one.gi} at {one.spot.placement}" for one in card.foreign]
             self._log.warning("adopting MIG instances", device=card.name, instances=listed)

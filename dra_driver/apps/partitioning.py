@@ -36,6 +36,10 @@ class Partitioner:
             errors.Retryable: somebody is in the way; the text says who.
             errors.Rejected: it cannot work.
         """
+        with self._nvml.kept_open():
+            return self._make(partition, gpu)
+
+    def _make(self, partition: prepared.Partition, gpu: devices.Gpu) -> prepared.Partition:
         state = self._nvml.state(partition.gpu)
         found = _at(partition.spot, state.instances)
         if not partition.made:
@@ -70,6 +74,10 @@ class Partitioner:
         """
         if not partition.made:
             return
+        with self._nvml.kept_open():
+            self._unmake(partition)
+
+    def _unmake(self, partition: prepared.Partition) -> None:
         ledger = self._books.get(partition.gpu)
         try:
             found = _at(partition.spot, self._nvml.state(partition.gpu).instances)
@@ -176,6 +184,8 @@ class Partitioner:
         try:
             return self._nvml.create(partition.gpu, partition.spot)
         except nvml_mig.NoRoom as error:
+            # Somebody else may have been faster at this very place.
+            self._books.put(self._books.get(partition.gpu).without(partition.spot))
             listed = ", ".join(f"{one.gi} at {one.spot.placement}" for one in there) or "none"
             raise errors.Retryable(
                 f"device {partition.device!r}: {error}. GPU instances that are there: {listed}"
@@ -214,9 +224,7 @@ def _at(spot: mig.Spot, instances: Iterable[mig.Instance]) -> mig.Instance | Non
     return next((one for one in instances if one.spot == spot), None)
 
 
-def _is_of(
-    partition: prepared.Partition, found: mig.Instance, ledger: ledger_model.Ledger
-) -> bool:
+def _is_of(partition: prepared.Partition, found: mig.Instance, ledger: ledger_model.Ledger) -> bool:
     """Whether the instance is the one that was made for the partition, or what is left of it.
 
     While it is made, and once its compute instance is destroyed, only the ledger tells.

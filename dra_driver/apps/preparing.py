@@ -203,12 +203,7 @@ class Preparer:
         self, ref: claims.ClaimRef, plan: planning.Plan
     ) -> tuple[prepared.PreparedDevice, ...]:
         before = self._store.records.get(ref.uid)
-        # Its containers may run: whatever fails now must not take their devices away.
-        in_use = (
-            before is not None
-            and before.phase is prepared.Phase.COMPLETED
-            and self._partitioner.is_intact(before.partitions)
-        )
+        in_use = before is not None and self._may_be_in_use(before, plan)
         record = prepared.Record(
             uid=ref.uid,
             namespace=ref.namespace,
@@ -232,6 +227,18 @@ class Preparer:
         self._on_change()
         self._on_prepared(record)
         return plan.entries
+
+    def _may_be_in_use(self, record: prepared.Record, plan: planning.Plan) -> bool:
+        """Whether containers may run: whatever fails then must not take their devices away.
+
+        A record that was rebuilt while a GPU was not there lacks the partitions of that.
+        """
+        known = {one.device for one in record.partitions}
+        return (
+            record.phase is prepared.Phase.COMPLETED
+            and known == {one.device for one in plan.partitions}
+            and self._partitioner.is_intact(record.partitions)
+        )
 
     def _make(self, record: prepared.Record, plan: planning.Plan) -> prepared.Record:
         """Whatever the claim needs, remembered first; with what is known of it afterwards."""

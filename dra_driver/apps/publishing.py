@@ -124,6 +124,7 @@ class Publisher:
         except (kube.ApiError, errors.Retryable) as error:
             reason = str(error)
             self._log.warning("ResourceSlices not published", reason=reason, retry_seconds=backoff)
+            self._counters.doubt()
         except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
             self._log.exception("publishing failed unexpectedly", retry_seconds=backoff)
         self._on_error()

@@ -103,9 +103,7 @@ def _changes_of_gpus_are_steps(killer: Killer) -> None:
     for name in ("set_mode", "create", "create_compute", "destroy_compute", "destroy"):
         original = getattr(nvml_mig.MigNvml, name)
 
-        def changing(
-            self: Any, *arguments: Any, name: str = name, original: Any = original
-        ) -> Any:
+        def changing(self: Any, *arguments: Any, name: str = name, original: Any = original) -> Any:
             killer.step(f"nvml {name}", None)
             answer = original(self, *arguments)
             killer.step(f"after nvml {name}", None)

@@ -128,7 +128,8 @@ def test_an_instance_that_a_process_uses_stays_until_that_has_ended(node, api):
     node.occupy(816, command="bystander")
     with pytest.raises(errors.Retryable) as caught:
         node.unprepare(ref, seconds=3.1)
-    assert "815" in str(caught.value) and "trainer" in str(caught.value)
+    assert "815" in str(caught.value)
+    assert "trainer" in str(caught.value)
     assert "816" not in str(caught.value)
     assert node.record(ref) is not None
     node.end(815)

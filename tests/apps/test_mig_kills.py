@@ -3,18 +3,15 @@
 It is a process of its own, forked: it shares nothing with this one but the directories.
 """
 
+import functools
 import itertools
 import os
-import pathlib
 import shutil
 import signal
-import sys
 
 import mig_node
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
-import killed_plugin
+from apps import killed_plugin
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
 FOLDERS = ("claims", "cdi", "gpus", "simulation")
@@ -34,6 +31,8 @@ class Life:
         self._new_node, self._root, self._gpus = new_node, root, gpus
         self._log = root / "steps"
         self.api = api
+        self.before = None
+        self.arrange = lambda: None
         self.node = self.restart()
 
     def restart(self):
@@ -80,7 +79,7 @@ def life(new_node, api, tmp_path):
 
 def survives(life, ref, action, *devices):
     """Kill it before each step in turn: afterwards the claim works, and can be given back."""
-    before = getattr(life, "before", life.node.hardware())
+    before = life.before or life.node.hardware()
     for at in itertools.count(1):
         if not life.dies_in(action, at):
             return
@@ -92,8 +91,7 @@ def survives(life, ref, action, *devices):
         works(life.node, ref, *devices)
         life.node.unprepare(ref)
         assert (life.node.files(), life.node.hardware()) == ([], before), life.steps("")
-        prepare_again = getattr(life, "arrange", lambda: None)
-        prepare_again()
+        life.arrange()
 
 
 def works(node, ref, *devices):
@@ -101,9 +99,7 @@ def works(node, ref, *devices):
     assert [one.device for one in partitions] == list(devices)
     found = node.mig_uuids(0) | (node.mig_uuids(1) if len(node.hardware()) > 1 else set())
     assert {one.uuid for one in partitions} <= found
-    assert all(
-        any(text.endswith(one.uuid) for text in node.variables(ref)) for one in partitions
-    )
+    assert all(any(text.endswith(one.uuid) for text in node.variables(ref)) for one in partitions)
 
 
 def test_a_prepare_killed_before_any_step_can_be_asked_again_or_undone(life, api):
@@ -180,7 +176,7 @@ def test_a_second_claim_that_is_killed_does_not_touch_the_first(life, api):
 def test_a_killed_prepare_whose_claim_nobody_asks_for_again_is_cleaned_up(life, api):
     ref = api.make(FIRST)
     for at in itertools.count(1):
-        if not life.dies_in(lambda: life.node.prepare(ref), at):
+        if not life.dies_in(functools.partial(life.node.prepare, ref), at):
             break
         api.delete(ref)
         # The record is lost as well, and all that is known of it.

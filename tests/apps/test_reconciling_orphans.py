@@ -1,6 +1,8 @@
 """What a node asks of the API because of MIG instances, and what it does with them then."""
 
+import dataclasses
 import threading
+import types
 
 import mig_node
 import pytest
@@ -9,7 +11,7 @@ import structlog
 
 from dra_driver import errors
 from dra_driver.adapters import kube
-from dra_driver.apps import fetching, reconciling
+from dra_driver.apps import fetching, inventory, orphans, reconciling
 from dra_driver.logic import planning
 
 AWAY, GRACE = reconciling_scene.AWAY, reconciling_scene.GRACE
@@ -212,3 +214,19 @@ def test_a_record_that_is_damaged_while_claims_are_listed_keeps_its_instance(des
     assert desk.asked_after(0) == ["list"]
     assert len(node.instances()) == 2
     assert events(log, "MIG instances without a claim stay for now") == ["gpu-0"]
+    assert damaged.uid in log[-1]["reason"]
+
+
+def test_an_instance_whose_profile_nvml_does_not_tell_is_known_by_its_place(desk, cluster, log):
+    node = desk.node
+    ref = desk.prepared(FIRST)
+    desk.lose(ref)
+    (card, *_) = node.gpus.snapshot.cards
+    blind = dataclasses.replace(card, gpu=dataclasses.replace(card.gpu, profiles=()))
+    seen = types.SimpleNamespace(snapshot=inventory.Snapshot((blind,)))
+    known = (node.store.records, node.books, node.held, node.partitioner)
+    leftovers = orphans.Orphans(seen, *known, adopt=False, on_change=lambda: None)
+    leftovers.remove(frozenset({FIRST}))
+    assert len(node.instances()) == 1
+    leftovers.remove(frozenset({SECOND}))
+    assert node.is_clean()
