@@ -14,6 +14,7 @@ import collections
 import dataclasses
 import functools
 import heapq
+import itertools
 import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
@@ -36,7 +37,8 @@ T = TypeVar("T")
 
 _PRIOR, _PRIOR_WHOLE, _IN_USE = 1, 2, 2
 """What a kind of device is worth for each GPU, though nobody uses it; and each compute slice in
-use. Found by simulation (tests/bench/blocking.py): over nine mixes of claims, these lose least."""
+use. Chosen by simulations such as tests/bench/blocking.py: with a larger prior more claims for
+parts are lost, and with a smaller one for the whole more claims for whole GPUs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,8 +105,8 @@ class _Gpu:
     """What the kinds of its devices are worth, in the order of a `fragmentation.Cost`."""
 
 
-_Step = tuple[int, int, int, mig.Spot]
-"""What a spot destroys, how many others its GPU has room for, the GPU's place, and the spot."""
+_Step = tuple[int, int, mig.Spot]
+"""What a spot destroys, the place of its GPU, and the spot."""
 
 
 def _known(gpus: Gpus, taken: Taken) -> list[_Gpu]:
@@ -189,29 +191,27 @@ def _members(policy: Policy, gpus: Sequence[_Gpu], name: str) -> Iterator[Member
 def _adaptive(gpus: Sequence[_Gpu], name: str) -> Iterator[Member]:
     keys = {gpu.place: gpu.key for gpu in gpus}
     listed: set[Member] = set()
-    for *_, place, spot in _merged([_fill(gpu, gpu.ids[name]) for gpu in gpus]):
+    for _, place, spot in _merged([_fill(gpu, gpu.ids[name]) for gpu in gpus]):
         listed.add((keys[place], spot))
         yield keys[place], spot
     rest = [step for gpu in gpus for step in _steps(gpu, gpu.taken, gpu.ids[name])]
-    rest.sort(key=lambda step: step[:3])
-    every: list[Member] = [(keys[place], spot) for *_, place, spot in rest]
+    rest.sort(key=lambda step: step[:2])
+    every: list[Member] = [(keys[place], spot) for _, place, spot in rest]
     every += _members("pack", gpus, name)
     yield from (member for member in dict.fromkeys(every) if member not in listed)
 
 
 def _merged(fills: Sequence[Iterator[_Step]]) -> Iterator[_Step]:
     """Always the best of the next steps of all GPUs. A GPU's later step may be the better one."""
-    heads = [(step, number) for number, fill in enumerate(fills) for step in _next(fill)]
+    heads = [
+        (step, number) for number, fill in enumerate(fills) for step in itertools.islice(fill, 1)
+    ]
     heapq.heapify(heads)
     while heads:
         step, number = heapq.heappop(heads)
         yield step
-        for following in _next(fills[number]):
+        for following in itertools.islice(fills[number], 1):
             heapq.heappush(heads, (following, number))
-
-
-def _next(fill: Iterator[_Step]) -> Iterator[_Step]:
-    yield from (step for step in [next(fill, None)] if step is not None)
 
 
 def _fill(gpu: _Gpu, profile_id: int) -> Iterator[_Step]:
@@ -219,7 +219,7 @@ def _fill(gpu: _Gpu, profile_id: int) -> Iterator[_Step]:
     taken = gpu.taken
     while steps := _steps(gpu, taken, profile_id):
         yield steps[0]
-        taken = tuple(sorted((*taken, steps[0][3])))
+        taken = tuple(sorted((*taken, steps[0][2])))
 
 
 def _steps(gpu: _Gpu, taken: fragmentation.Spots, profile_id: int) -> list[_Step]:
@@ -228,7 +228,7 @@ def _steps(gpu: _Gpu, taken: fragmentation.Spots, profile_id: int) -> list[_Step
         return []
     costs = fragmentation.costs(gpu.table, taken)
     steps = [
-        (_total(costs[spot], gpu.weights), len(costs), gpu.place, spot)
+        (_total(costs[spot], gpu.weights), gpu.place, spot)
         for spot in _from_the_best(gpu.table, profile_id)
         if spot in costs
     ]

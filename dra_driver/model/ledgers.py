@@ -30,9 +30,7 @@ class Made(pydantic.BaseModel):
     @classmethod
     def at(cls, spot: mig.Spot) -> "Made":
         """For this profile and place."""
-        return cls(
-            profile_id=spot.profile_id, start=spot.placement.start, size=spot.placement.size
-        )
+        return cls(profile_id=spot.profile_id, start=spot.placement.start, size=spot.placement.size)
 
 
 class Ledger(pydantic.BaseModel):

@@ -145,7 +145,7 @@ def test_only_our_own_spec_files_name_a_claim(name, uid):
 
 
 def test_the_devices_of_a_spec_are_read_back():
-    assert cdi.device_names(UID, cdi.spec(DRIVER, UID, FULL)) == ("gpu-0", "gpu-1")
+    assert cdi.device_keys(UID, cdi.spec(DRIVER, UID, FULL)) == ("gpu-0", "gpu-1")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_devices_of_a_spec_are_read_back():
      '{"devices": [{"name": 5}]}', '{"devices": [{"name": null}]}'],
 )  # fmt: skip
 def test_a_damaged_spec_has_no_devices(text):
-    assert cdi.device_names(UID, text) == ()
+    assert cdi.device_keys(UID, text) == ()
 
 
 def test_every_spec_is_valid_and_may_be_injected_twice():

@@ -31,10 +31,11 @@ def claim(*results, configs=(), uid=UID):
     )
 
 
-def entry(requests, device, **facts):
+def entry(requests, device, share_id=None, **facts):
+    key = f"{device}-{share_id}" if share_id else device
     return prepared.PreparedDevice(
         requests=requests, pool="node-1", device=device,
-        cdi_ids=(f"k8s.gpu.nvidia.com/claim=0a1b-{device}",), **facts,
+        cdi_ids=(f"k8s.gpu.nvidia.com/claim=0a1b-{key}",), share_id=share_id, **facts,
     )  # fmt: skip
 
 

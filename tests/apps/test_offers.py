@@ -1,0 +1,100 @@
+"""When a new order of partitions is published."""
+
+import types
+
+import mig_node
+import pytest
+
+from dra_driver.apps import offers
+from dra_driver.logic import publishing
+
+SPLIT, PLAIN = publishing.Layout.SPLIT, publishing.Layout.PLAIN
+
+
+class Scene:
+    def __init__(self, node, seconds):
+        self.node, self.now, self.reminded = node, 1000.0, []
+        self.offers = offers.Offers(
+            node.gpus,
+            node.store.records,
+            driver_name=mig_node.DRIVER,
+            policy="adaptive",
+            seconds=seconds,
+            later=lambda: self.reminded.append(self.now),
+        )
+        self.published = []
+
+    def publish(self, layout=SPLIT):
+        """The names in publishing order; what is wanted is published."""
+        contents = self.offers.wanted(self.published, layout)
+        self.published = [device for content in contents for device in content.devices]
+        return [device.name for device in self.published]
+
+    def smallest(self):
+        return [name for name in self.publish() if "-mig-1g10gb-19-" in name]
+
+
+@pytest.fixture
+def scene(node, monkeypatch):
+    made = []
+
+    def make(seconds):
+        made.append(Scene(node, seconds))
+        clock = types.SimpleNamespace(monotonic=lambda: made[-1].now)
+        monkeypatch.setattr(offers, "time", clock)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.offers.stop()
+
+
+def test_nothing_is_wanted_until_the_gpus_have_been_looked_at(node, monkeypatch):
+    monkeypatch.setattr(node.gpus, "wait_first", lambda _seconds: False)
+    assert Scene(node, 1).offers.wanted([], SPLIT) is None
+
+
+def test_a_new_order_comes_at_once_and_the_next_one_after_a_while(scene, node, api):
+    made = scene(3600)
+    orders = [made.smallest()]
+    for device in ("gpu-0-mig-1g10gb-19-0", "gpu-1-mig-1g10gb-19-0"):
+        node.prepare(api.make(device))
+        orders.append(made.smallest())
+    assert orders[1] != orders[0]
+    assert orders[2] == orders[1]
+    made.now += 3599
+    assert made.smallest() == orders[1]
+    made.now += 1
+    last = made.smallest()
+    assert last != orders[1]
+    assert sorted(last) == sorted(orders[0])
+
+
+def test_an_order_that_has_to_wait_is_asked_for_again(scene, node, api):
+    made = scene(0.01)
+    made.smallest()
+    for device in ("gpu-0-mig-1g10gb-19-0", "gpu-1-mig-1g10gb-19-0"):
+        node.prepare(api.make(device))
+        made.smallest()
+    assert made.offers._timer is not None
+    made.offers._timer.join(30)
+    assert made.reminded == [made.now]
+
+
+def test_without_a_pause_every_new_order_comes_at_once(scene, node, api):
+    made = scene(0)
+    seen = [made.smallest()]
+    for device in ("gpu-0-mig-1g10gb-19-0", "gpu-1-mig-1g10gb-19-0"):
+        node.prepare(api.make(device))
+        seen.append(made.smallest())
+    assert len({tuple(order) for order in seen}) == 3
+
+
+def test_without_counters_there_are_whole_gpus_alone_and_that_is_said_once(scene, capsys):
+    made = scene(0)
+    assert made.publish(PLAIN) == ["gpu-0", "gpu-1"]
+    assert made.publish(PLAIN) == ["gpu-0", "gpu-1"]
+    assert capsys.readouterr().out.count("partitions are not offered") == 2
+    assert len(made.publish(SPLIT)) > 2
+    made.publish(PLAIN)
+    assert capsys.readouterr().out.count("partitions are not offered") == 2
