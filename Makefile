@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types bench clean
+.PHONY: help demo test unit lint types bench crds clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -31,6 +31,9 @@ bench: $(STAMP) ## Measure the plugin against the embedded cluster, the allocato
 	@$(BIN)/python tests/bench/mig.py
 	@$(BIN)/python tests/bench/blocking.py
 	@$(BIN)/python tests/bench/allocator.py
+
+crds: $(STAMP) ## Write the JSON schemas of the configs anew
+	@$(BIN)/python crds/generate.py
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) .cache build *.egg-info
