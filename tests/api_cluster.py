@@ -177,11 +177,14 @@ class Cluster:
 
     def reallocate(self, ref: claims.ClaimRef, *results: str | Json) -> None:
         """Give the claim other devices, as after the pod was gone and another came."""
-        body = self.get_claim(ref)
-        free = body | {"status": {}}
-        body = self.client.replace_status(self.claims, free, ref.namespace)
-        if results:
-            self.allocate(body, results)
+        while True:
+            # The driver writes to the status too.
+            with contextlib.suppress(kube.Conflict):
+                free = self.get_claim(ref) | {"status": {}}
+                body = self.client.replace_status(self.claims, free, ref.namespace)
+                if results:
+                    self.allocate(body, results)
+                return
 
     def get_claim(self, ref: claims.ClaimRef) -> Json:
         return self.client.get(self.claims, ref.name, ref.namespace)

@@ -296,15 +296,13 @@ class Kubelet:
 
 def device(ref: claims.ClaimRef, name: str, *requests: str, **fields: Any) -> Json:
     """What the kubelet is to be told of a device of a claim."""
-    return {
-        "requests": requests or ("gpu",),
-        "pool": api_cluster.NODE,
-        "device": name,
-        "cdi_ids": (f"k8s.{api_cluster.DRIVER}/claim={ref.uid}-{name}",),
-        "share_id": None,
-        "admin_access": False,
-        "kind": "gpu",
-    } | fields
+    found = prepared.PreparedDevice(
+        requests=requests or ("gpu",),
+        pool=api_cluster.NODE,
+        device=name,
+        cdi_ids=(f"k8s.{api_cluster.DRIVER}/claim={ref.uid}-{name}",),
+    )
+    return found.model_dump() | fields
 
 
 def at_once(*actions: Callable[[], T]) -> list[T]:

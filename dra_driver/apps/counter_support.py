@@ -26,6 +26,7 @@ class CounterSupport:
         self._client = client
         self._log = telemetry.logger("counters")
         self._asked: float | None = None
+        self._told = False
         self._layout = publishing.Layout.PLAIN
 
     def layout(self, owner: publishing.Owner, api_version: str) -> publishing.Layout:
@@ -69,12 +70,15 @@ class CounterSupport:
             self._log.warning("the API server refuses counters of partitions", reason=str(error))
             return publishing.Layout.PLAIN
         if answer["spec"].get("sharedCounters"):
+            self._told = False
             return layout
-        self._log.warning(
-            "the API server drops the counters of partitions, so none are offered. Switch on the "
-            "feature gate DRAPartitionableDevices of API server and scheduler; it is on by "
-            "default from Kubernetes 1.36 on"
-        )
+        if not self._told:
+            self._told = True
+            self._log.warning(
+                "the API server drops the counters of partitions, so none are offered. Switch on "
+                "the feature gate DRAPartitionableDevices of API server and scheduler; it is on "
+                "by default from Kubernetes 1.36 on"
+            )
         return publishing.Layout.PLAIN
 
     def _minor(self) -> int:

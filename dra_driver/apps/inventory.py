@@ -8,7 +8,7 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters import ledgers, sysfs
 from dra_driver.logic import catalog
-from dra_driver.model import devices, mig
+from dra_driver.model import devices, mig, shares
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
@@ -49,13 +49,14 @@ class Snapshot:
 class Looking:
     """How to look: where GPUs and their places are found, and what may be made of each.
 
-    `mode_of` gives the MIG mode that the settings have for a GPU, or raises errors.Rejected.
+    `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected.
     """
 
     source: Source
     place: sysfs.Sysfs
     ledgers: ledgers.Ledgers
     mode_of: Callable[[devices.Gpu], mig.Mode]
+    shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
 
 
 class Inventory:
@@ -142,9 +143,13 @@ class Inventory:
         otherwise be taken for a foreign one.
         """
         ours = self._ours(gpu.uuid)
-        spots = ours.spots | before.spots if before else ours.spots
+        if before is not None:
+            ours = catalog.Ours(
+                ours.spots | before.spots, ours.mode_switched or before.mode_switched
+            )
         mode = self._looking_at.mode_of(gpu)
-        return catalog.card(gpu, mode, dataclasses.replace(ours, spots=spots))
+        card = catalog.card(gpu, mode, ours)
+        return dataclasses.replace(card, division=self._looking_at.shares_of(gpu))
 
     def _ours(self, uuid: devices.GpuUuid) -> catalog.Ours:
         ledger = self._looking_at.ledgers.get(uuid)

@@ -120,7 +120,8 @@ class Partitioner:
         """
         gpu = offer.gpu
         ledger = self._books.get(gpu.uuid)
-        if ledger.is_blank and not gpu.mig_enabled:
+        # Where the mode changes at run time, somebody may have changed it since the last look.
+        if ledger.is_blank and not gpu.mig_enabled and not catalog.switches_at_run_time(gpu):
             return
         state = self._nvml.state(gpu.uuid)
         if not state.enabled:

@@ -94,19 +94,26 @@ def test_claims_that_cross_on_two_gpus_do_not_block_each_other(node, api):
     assert node.is_clean()
 
 
-def test_looking_while_claims_come_and_go_never_takes_their_instances_for_foreign(node, api):
-    stop = threading.Event()
-    foreign = []
+@pytest.mark.parametrize("before", [True, False])
+def test_an_instance_that_is_made_or_destroyed_during_a_look_is_not_taken_for_foreign(
+    node, api, monkeypatch, before
+):
+    source, ref = node.gpus._looking_at.source, api.make(FIRST)
+    discover = source.discover
+    if not before:
+        node.prepare(ref)
+        node.gpus.look()
 
-    def look():
-        while not stop.is_set():
-            foreign.extend(one for card in node.gpus.look().cards for one in card.foreign)
+    def discovering():
+        if before:
+            node.prepare(ref)
+        found = discover()
+        if not before:
+            node.unprepare(ref)
+        return found
 
-    looking = plugin_process.in_background(look)
-    refs = [api.make(FIRST), api.make(SECOND)]
-    for _ in range(10):
-        plugin_process.at_once(*(functools.partial(node.prepare, ref) for ref in refs))
-        plugin_process.at_once(*(functools.partial(node.unprepare, ref) for ref in refs))
-    stop.set()
-    looking.join(DEADLINE)
-    assert foreign == []
+    monkeypatch.setattr(source, "discover", discovering, raising=False)
+    [card, _] = node.gpus.look().cards
+    assert [one.spot.placement.start for one in card.gpu.instances] == [6]
+    assert card.foreign == ()
+    assert {"gpu-0", FIRST, SECOND} <= card.offers.keys()

@@ -79,6 +79,15 @@ def test_a_whole_gpu_in_the_mig_mode_of_others_is_refused(node, api):
     assert node.files() == []
 
 
+def test_a_whole_gpu_that_somebody_cut_since_the_last_look_is_refused(node, api):
+    ref = api.make("gpu-0")
+    node.foreign("1g.10gb", 6)
+    with pytest.raises(errors.Retryable, match="is in MIG mode with GPU instances 0 at 6:1"):
+        node.prepare(ref, seconds=3.1)
+    assert node.instances() == [(19, 6, 1)]
+    assert node.files() == []
+
+
 def test_nothing_foreign_is_removed_unless_it_is_adopted(new_node):
     node = new_node()
     node.foreign("1g.10gb", 6)

@@ -196,3 +196,41 @@ def lose_record(node, ref):
     for path in node.cdi.iterdir():
         if ref.uid in path.name:
             path.unlink()
+
+
+def test_a_claim_prepared_before_mig_was_switched_off_in_the_settings_can_be_given_back(
+    node, new_node, claimed
+):
+    again = new_node(mode="off")
+    again.recover()
+    assert again.gpus.snapshot.offered.keys() == {"gpu-1"}
+    again.unprepare(claimed)
+    assert again.is_clean()
+    assert again.gpus.look().offered.keys() == {"gpu-0", "gpu-1"}
+
+
+def test_a_static_instance_of_a_claim_is_adopted_only_after_that(new_node, api):
+    node = new_node(mode="static")
+    theirs = node.foreign("1g.10gb", 6)
+    node.gpus.look()
+    ref = api.make(FIRST)
+    node.prepare(ref)
+    api.delete(ref)
+    again = new_node(adopt=True)
+    again.recover()
+    again.clean()
+    assert again.card().gpu_instances == [theirs]
+    again.unprepare(ref)
+    assert again.card().gpu_instances == [theirs]
+    again.clean()
+    assert again.is_clean()
+
+
+def test_the_instance_of_a_record_stays_whatever_the_list_of_claims_says(node, api, claimed):
+    lost = api.make(SECOND)
+    node.prepare(lost)
+    lose_record(node, lost)
+    api.delete(claimed)
+    api.delete(lost)
+    node.clean()
+    assert node.instances() == [(19, 6, 1)]
