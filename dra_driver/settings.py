@@ -12,14 +12,14 @@ import pathlib
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import pydantic
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
-from dra_driver.model import mig
+from dra_driver.model import mig, shares
 
 ENVIRONMENT_PREFIX = "DRA_DRIVER_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
@@ -59,6 +59,20 @@ class Settings(pydantic.BaseModel):
         return value.absolute() if isinstance(value, pathlib.Path) else value
 
 
+def _shares(text: str) -> str:
+    if text != "off":
+        try:
+            shares.parse_count(text)
+        except errors.Rejected as error:
+            raise ValueError(str(error)) from error
+    return text
+
+
+_Enforcement = shares.Enforcement
+SharesText = Annotated[str, pydantic.BeforeValidator(str), pydantic.AfterValidator(_shares)]
+"""`off`, `memory`, or a number of shares."""
+
+
 class GpuRule(pydantic.BaseModel):
     """Settings of those GPUs that a CEL expression matches, as one of a DeviceClass would."""
 
@@ -67,7 +81,14 @@ class GpuRule(pydantic.BaseModel):
     )
 
     selector: Annotated[str, Field(min_length=1)]
-    mig_mode: mig.Mode
+    mig_mode: mig.Mode | None = None
+    shares: SharesText | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.mig_mode is None and self.shares is None:
+            raise ValueError("a rule needs migMode or shares")
+        return self
 
 
 class KubeletPlugin(Settings):
@@ -136,8 +157,18 @@ class KubeletPlugin(Settings):
     gpus: tuple[GpuRule, ...] = Field(
         (),
         description="Settings for some of the GPUs: a list of objects with `selector`, a CEL "
-        "expression over the attributes of the whole GPU, and `migMode`; the first that matches "
-        "counts. As a flag or variable: JSON.",
+        "expression over the attributes of the whole GPU, and `migMode`, `shares` or both; the "
+        "first that matches counts. As a flag or variable: JSON.",
+    )
+    shares: SharesText = Field(
+        "off",
+        description="Let many claims consume a GPU or a partition: memory (they ask for memory and "
+        "cores), or a number of equal shares; off gives each to one claim.",
+    )
+    share_enforcement: _Enforcement = Field(
+        _Enforcement.MPS,
+        description="Who sees to it that a share keeps to its limits: MPS, a daemon for each "
+        "namespace and device, or None, nobody.",
     )
     packing: Literal["pack", "spread", "adaptive"] = Field(
         "adaptive",
@@ -338,6 +369,9 @@ def _metavar(name: str, annotation: Any) -> str:
             return "FILE" if name.endswith(("file", "config", "hook")) else "DIR"
         if kind is float:
             return "SECONDS"
-    return {"metrics_address": "HOST:PORT", "simulate_gpus": "SPEC", "gpus": "JSON"}.get(
-        name, name.rpartition("_")[2].upper()
-    )
+    return {
+        "metrics_address": "HOST:PORT",
+        "simulate_gpus": "SPEC",
+        "gpus": "JSON",
+        "shares": "off|memory|N",
+    }.get(name, name.rpartition("_")[2].upper())

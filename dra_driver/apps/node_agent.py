@@ -8,7 +8,8 @@ import collections
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import (
@@ -17,6 +18,7 @@ from dra_driver.adapters import (
     kube,
     ledgers,
     locks,
+    nvidia_smi,
     nvml,
     nvml_mig,
     processes,
@@ -36,7 +38,9 @@ from dra_driver.apps import (
     recovering,
 )
 from dra_driver.logic import planning, reports
-from dra_driver.model import claims, devices, mig, prepared
+from dra_driver.model import claims, devices, prepared, shares
+
+T = TypeVar("T")
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
@@ -51,6 +55,7 @@ class Hardware:
     nvml: nvml.Nvml
     place: sysfs.Sysfs
     injector: preparing.Injector
+    nvidia_smi: nvidia_smi.NvidiaSmi
 
 
 class NodeAgent:
@@ -83,7 +88,13 @@ class NodeAgent:
         )
         books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
         self._gpus = inventory.Inventory(
-            inventory.Looking(hardware.nvml, hardware.place, books, _mode_of(config)),
+            inventory.Looking(
+                hardware.nvml,
+                hardware.place,
+                books,
+                _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
+                _shares(config),
+            ),
             interval=config.rescan_seconds,
             on_change=self._changed,
         )
@@ -189,19 +200,35 @@ class NodeAgent:
         self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)
 
 
-def _mode_of(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], mig.Mode]:
-    """The MIG mode that the settings have for a GPU.
+def _rule(
+    config: settings.KubeletPlugin, default: T, values: Iterable[T | None]
+) -> Callable[[devices.Gpu], T]:
+    """What the settings have for a GPU: the default, or the value of a rule that matches.
 
     Raises:
         errors.Fatal: a selector is wrong.
     """
     if not config.gpus:
-        return lambda _: config.mig_mode
+        return lambda _: default
     # CEL takes long to load and much memory, and most nodes have no selectors.
     from dra_driver.logic import gpu_rules  # noqa: PLC0415
 
-    rules = ((rule.selector, rule.mig_mode) for rule in config.gpus)
-    return gpu_rules.compiled(config.driver_name, config.mig_mode, rules).of
+    selectors = (rule.selector for rule in config.gpus)
+    rules = zip(selectors, values, strict=True)
+    return gpu_rules.compiled(config.driver_name, default, rules).of
+
+
+def _shares(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], shares.Shares | None]:
+    """How the settings divide a GPU."""
+    text_of = _rule(config, config.shares, [rule.shares for rule in config.gpus])
+
+    def of(gpu: devices.Gpu) -> shares.Shares | None:
+        text = text_of(gpu)
+        if text == "off":
+            return None
+        return shares.Shares(shares.parse_count(text), config.share_enforcement)
+
+    return of
 
 
 def _boot_id(path: pathlib.Path) -> str:

@@ -128,15 +128,18 @@ class Recovery:
             except errors.Rejected as error:
                 self._log.warning("claim is allocated elsewhere", reason=str(error))
                 return ()
+        keys = cdi.device_keys(uid, text) if text else ()
         return tuple(
             prepared.PreparedDevice(
                 requests=(),
                 pool=self._node.pool,
-                device=name,
-                cdi_ids=(cdi.device_id(self._node.driver_name, uid, name),),
-                kind=planning.kind(name),
+                device=device,
+                cdi_ids=(cdi.device_id(self._node.driver_name, uid, key),),
+                share_id=share_id,
+                kind=planning.kind(device),
             )
-            for name in (cdi.device_names(uid, text) if text else ())
+            for key in keys
+            for device, share_id in [cdi.parse_device_key(key)]
         )
 
     def _partitions(

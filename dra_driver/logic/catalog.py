@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from dra_driver.logic import placements
-from dra_driver.model import devices, mig
+from dra_driver.model import devices, mig, shares
 
 _SWITCHES_AT_RUN_TIME = (9, 0)
 """Compute capability of Hopper: from it on MIG mode changes without a reset of the GPU."""
@@ -35,6 +35,8 @@ class Card:
     counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
     foreign: tuple[mig.Instance, ...] = ()
     note: str | None = None
+    division: shares.Shares | None = None
+    """How each of its devices is divided; None where a claim has a device for itself."""
 
     @property
     def name(self) -> str:

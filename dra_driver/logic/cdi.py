@@ -6,6 +6,7 @@ Source: CDI specification, https://github.com/cncf-tags/container-device-interfa
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +52,7 @@ class Edits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Injection:
-    """The edits that each device brings, by device name, and those common to all of them."""
+    """The edits that each device brings, by `device_key`, and those common to all of them."""
 
     common: Edits
     devices: Mapping[str, Edits]
@@ -62,9 +63,26 @@ def kind(driver_name: str) -> str:
     return f"k8s.{driver_name}/claim"
 
 
-def device_id(driver_name: str, uid: claims.ClaimUid | str, device: str) -> str:
+def device_key(device: str, share_id: str | None = None) -> str:
+    """What tells a device, or one share of it, from others in a claim's spec."""
+    return device if share_id is None else f"{device}-{share_id}"
+
+
+def parse_device_key(key: str) -> tuple[str, str | None]:
+    """Device and share id of a key."""
+    match = _SHARE.fullmatch(key)
+    return (match["device"], match["share"]) if match else (key, None)
+
+
+_SHARE = re.compile(
+    r"(?P<device>.+)-(?P<share>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE
+)
+"""Share ids are UUIDs."""
+
+
+def device_id(driver_name: str, uid: claims.ClaimUid | str, key: str) -> str:
     """The fully qualified CDI name that the kubelet hands to the runtime."""
-    return f"{kind(driver_name)}={uid}-{device}"
+    return f"{kind(driver_name)}={uid}-{key}"
 
 
 def file_name(driver_name: str, uid: claims.ClaimUid | str) -> str:
@@ -80,8 +98,8 @@ def claim_uid(driver_name: str, name: str) -> str | None:
     return name.removeprefix(prefix).removesuffix(".json")
 
 
-def device_names(uid: str, text: str) -> tuple[str, ...]:
-    """The devices in the text of a claim's spec file; none where it is damaged."""
+def device_keys(uid: str, text: str) -> tuple[str, ...]:
+    """The keys of devices in the text of a claim's spec file; none where it is damaged."""
     try:
         devices = json.loads(text)["devices"]
         return tuple(device["name"].removeprefix(f"{uid}-") for device in devices)

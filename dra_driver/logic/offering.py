@@ -7,7 +7,7 @@ that the order inside one profile can change in one write.
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dra_driver.logic import attributes, catalog, packing, placements, publishing
+from dra_driver.logic import attributes, catalog, packing, placements, publishing, shares
 from dra_driver.model import devices, mig, quantities, slices
 
 COUNTER_SET = "{card}-counter-set"
@@ -160,6 +160,8 @@ class _Groups:
                 if offered.profile is not None and offered.instance is None
                 else {}
             )
+        if card.division is not None:
+            device = shares.shareable(device, card.division)
         return _consuming(device, card.name, amounts) if card.counters and amounts else device
 
     def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:

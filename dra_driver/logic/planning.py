@@ -105,10 +105,13 @@ def plan(
         _refuse_config(ref, claim, result, node, inventory[result.device.device])
     entries = _merge(ref, results, node)
     offers = {entry.device: inventory[entry.device] for entry in entries}
-    partitions = tuple(
-        partition(entry, offers[entry.device]) for entry in entries if entry.kind == "mig"
-    )
-    return Plan(entries, offers, partitions)
+    # Shares of one partition are of one instance.
+    partitions = {
+        entry.device: partition(entry, offers[entry.device])
+        for entry in entries
+        if entry.kind == "mig"
+    }
+    return Plan(entries, offers, tuple(partitions.values()))
 
 
 def partition(entry: prepared.PreparedDevice, offer: devices.Offer) -> prepared.Partition:
@@ -181,6 +184,7 @@ class Holding:
 def holdings(plan: Plan, uid: str, records: Iterable[prepared.Record]) -> tuple[Holding, ...]:
     """Which devices of other claims are in the way; admin access neither holds nor minds.
 
+    Shares of one device are not in each other's way.
     A partition is in the way of those that overlap it and of the whole GPU, and the other way
     round.
     """
@@ -193,6 +197,7 @@ def holdings(plan: Plan, uid: str, records: Iterable[prepared.Record]) -> tuple[
         for held in record.devices
         if not held.admin_access
         and held.pool == entry.pool
+        and not (entry.device == held.device and entry.share_id and held.share_id)
         and _excludes(entry.device, plan.offers[entry.device], held.device, record)
     )
 
@@ -245,8 +250,13 @@ def _merge(
             requests=tuple(dict.fromkeys(result.base_request for result in group)),
             pool=device.pool,
             device=device.device,
-            cdi_ids=(cdi.device_id(node.driver_name, ref.uid, device.device),),
+            cdi_ids=(
+                cdi.device_id(node.driver_name, ref.uid, cdi.device_key(device.device, share_id)),
+            ),
             share_id=share_id,
+            consumed={
+                name: str(amount) for name, amount in sorted(group[0].consumed_capacity.items())
+            },
             admin_access=all(result.admin_access for result in group),
             kind=kind(device.device),
         )

@@ -45,6 +45,10 @@ class Ledger(pydantic.BaseModel):
     boot_id: str
     made: tuple[Made, ...] = ()
     mode_switched: bool = False
+    time_slice_before: int | None = None
+    """What the time slice was before a claim set it; None while none has."""
+    compute_mode_before: int | None = None
+    """What the compute mode was before MPS took the GPU; None while it has not."""
 
     @property
     def spots(self) -> frozenset[mig.Spot]:
@@ -54,7 +58,7 @@ class Ledger(pydantic.BaseModel):
     @property
     def is_blank(self) -> bool:
         """Whether it tells nothing."""
-        return not self.made and not self.mode_switched
+        return self == Ledger(gpu=self.gpu, boot_id=self.boot_id)
 
     def adding(self, spot: mig.Spot) -> "Ledger":
         """With one more place."""

@@ -2,12 +2,13 @@
 
 A record is enough, alone, to undo what was done for its claim. Format policy: `VERSION` rises when
 an older driver could no longer undo from the file; a record of a higher version is refused, not
-guessed at. Fields may be added with a default without raising it.
+guessed at.
 """
 
 import enum
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import pydantic
@@ -16,7 +17,9 @@ from dra_driver import errors
 from dra_driver.model import claims, mig, slices
 
 VERSION = 2
-_VERSION_WITHOUT_PARTITIONS = 1
+_FIRST_VERSION = 1
+_FIELDS_SINCE_2 = frozenset({"partitions", "sharing"})
+_DEVICE_FIELDS_SINCE_2 = frozenset({"consumed"})
 
 
 class Phase(enum.StrEnum):
@@ -44,6 +47,8 @@ class PreparedDevice(_Frozen):
     share_id: str | None = None
     admin_access: bool = False
     kind: Literal["gpu", "mig"] = "gpu"
+    consumed: Mapping[str, str] = pydantic.Field(default_factory=dict)
+    """What a share takes of each capacity, as quantities."""
 
 
 class Partition(_Frozen):
@@ -78,6 +83,43 @@ class Partition(_Frozen):
         return mig.Instance(self.gi, self.spot, self.ci, mig.MigUuid(self.uuid))
 
 
+class MpsUse(_Frozen):
+    """Devices, or a share of one, that a claim uses through an MPS daemon.
+
+    `keys` tell devices and shares apart (`cdi.device_key`); `devices` are their names. `percent`
+    and `memory_bytes` are what each client process may take; None is all there is. With `exclusive`
+    the whole GPUs among them are in the compute mode EXCLUSIVE_PROCESS meanwhile.
+    """
+
+    domain: str
+    keys: tuple[str, ...]
+    devices: tuple[str, ...]
+    percent: int | None = None
+    memory_bytes: int | None = None
+    exclusive: bool = False
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the whole GPUs among the devices."""
+
+
+class TimeSlice(_Frozen):
+    """A whole GPU whose time slice a claim has set: 0 is the default, 3 the longest."""
+
+    device: str
+    gpu: str
+    number: int
+
+
+class Sharing(_Frozen):
+    """What was set up so that processes share the devices of a claim."""
+
+    mps: tuple[MpsUse, ...] = ()
+    time_slices: tuple[TimeSlice, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything was."""
+        return bool(self.mps or self.time_slices)
+
+
 class Record(_Frozen):
     """What is remembered of one claim.
 
@@ -92,6 +134,7 @@ class Record(_Frozen):
     devices: tuple[PreparedDevice, ...]
     rebuilt: bool = False
     partitions: tuple[Partition, ...] = ()
+    sharing: Sharing = Sharing()
 
     @property
     def ref(self) -> claims.ClaimRef:
@@ -107,15 +150,23 @@ class Record(_Frozen):
 
 
 def encode(record: Record) -> str:
-    """The text of a record's file: version, checksum over the record, record."""
+    """The text of a record's file: version, checksum over the record, record.
+
+    What came with a later version is written where there is something to say only, so that an
+    older driver can still undo what it would have done itself.
+    """
     body = record.model_dump(mode="json")
-    version = VERSION
-    if not record.partitions:
-        # So that a driver from before partitions can still undo it.
-        version = _VERSION_WITHOUT_PARTITIONS
-        del body["partitions"]
-    document = {"version": version, "checksum": _checksum(body), "record": body}
+    devices = [_said(device, _DEVICE_FIELDS_SINCE_2) for device in body["devices"]]
+    sharing = body["sharing"] if record.sharing else {}
+    said = _said(body | {"devices": devices, "sharing": sharing}, _FIELDS_SINCE_2)
+    later = said.keys() & _FIELDS_SINCE_2 or any(d.keys() & _DEVICE_FIELDS_SINCE_2 for d in devices)
+    version = VERSION if later else _FIRST_VERSION
+    document = {"version": version, "checksum": _checksum(said), "record": said}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _said(body: dict[str, Any], optional: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if value or key not in optional}
 
 
 def decode(text: str) -> Record:
@@ -129,7 +180,7 @@ def decode(text: str) -> Record:
         version, checksum, body = document["version"], document["checksum"], document["record"]
     except (ValueError, KeyError, TypeError) as error:
         raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
-    if version not in (_VERSION_WITHOUT_PARTITIONS, VERSION):
+    if version not in (_FIRST_VERSION, VERSION):
         raise errors.Rejected(
             f"version {version!r} is not one that this driver reads ({VERSION} or less): "
             "was it written by a newer driver?"

@@ -1,0 +1,218 @@
+"""What has to be set up so that processes share a claim's devices, as configs and shares say."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from dra_driver import errors
+from dra_driver.logic import cdi, config_checks, config_choice, shares
+from dra_driver.model import claims, devices, prepared, quantities, sharing
+from dra_driver.model import shares as share_model
+
+Divisions = Mapping[str, share_model.Shares]
+"""How the devices are divided that many claims consume, by device name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim's result on this node, with what the device is."""
+
+    result: claims.Result
+    offer: devices.Offer
+
+    @property
+    def key(self) -> str:
+        """Tells it from other devices and shares of the claim."""
+        return cdi.device_key(self.result.device.device, self.result.share_id)
+
+    @property
+    def type(self) -> sharing.DeviceType:
+        """What kind of device it is."""
+        is_whole = self.offer.spot is None
+        return sharing.DeviceType.GPU if is_whole else sharing.DeviceType.MIG
+
+
+_NOTHING = prepared.Sharing()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Needs:
+    """What to set up: what is remembered of it, and the settings of MPS by domain."""
+
+    remembered: prepared.Sharing = _NOTHING
+    mps: Mapping[str, sharing.Mps] = dataclasses.field(default_factory=dict)
+
+
+def needs(
+    ref: claims.ClaimRef,
+    claim: claims.ResourceClaim,
+    driver_name: str,
+    claimed: Sequence[Claimed],
+    divisions: Divisions,
+) -> Needs:
+    """What the claim's devices on this node need.
+
+    Raises:
+        errors.Rejected: a config is invalid, or cannot work on its devices.
+    """
+    found = config_choice.entries(claim.allocation.configs if claim.allocation else (), driver_name)
+    groups: dict[tuple[int | None, str], list[Claimed]] = {}
+    choices: dict[int | None, config_choice.Choice] = {}
+    for one in claimed:
+        if one.result.admin_access:
+            continue
+        choice = config_choice.for_result(found, one.result, one.type)
+        choices[choice.position] = choice
+        # A share has a daemon of its own kind: it is no part of a group.
+        part = one.key if one.result.share_id is not None else ""
+        groups.setdefault((choice.position, part), []).append(one)
+    mps: list[prepared.MpsUse] = []
+    slices: list[prepared.TimeSlice] = []
+    settings: dict[str, sharing.Mps] = {}
+    for (position, _), group in groups.items():
+        choice = choices[position]
+        subject = f"claim {ref}, {choice}"
+        _check(choice.config, group, subject)
+        match choice.config.settings:
+            case sharing.TimeSlicing() as wanted:
+                _refuse_shares(group, divisions, subject)
+                slices += [_time_slice(one, wanted) for one in group]
+            case sharing.Mps() as wanted:
+                use = _mps_use(ref, group, wanted, divisions)
+                mps.append(use)
+                settings[use.domain] = wanted
+            case sharing.Vfio():
+                raise errors.Rejected(
+                    f"{subject}: handing a GPU to a virtual machine is not supported by this "
+                    "version of the driver. Remove the config"
+                )
+            case None:
+                mps += _enforced(ref, group, divisions)
+    return Needs(prepared.Sharing(mps=tuple(mps), time_slices=tuple(slices)), settings)
+
+
+def domain_id(*parts: str) -> str:
+    """The name of a domain: 16 hexadecimal digits that depend on all parts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def cap(uses: Iterable[prepared.MpsUse]) -> tuple[int | None, int | None]:
+    """What a daemon has to allow so that each of its users gets what it may: percent, bytes."""
+    known = list(uses)
+    percents = [use.percent for use in known]
+    amounts = [use.memory_bytes for use in known]
+    return (
+        None if None in percents else max((p for p in percents if p is not None), default=None),
+        None if None in amounts else max((a for a in amounts if a is not None), default=None),
+    )
+
+
+def over_use(
+    claimed: Claimed, others: Iterable[prepared.PreparedDevice], capacity: Mapping[str, int]
+) -> str | None:
+    """Which capacity the shares of a device take too much of; None where all fit.
+
+    `others` are the entries of other claims, `capacity` is what the device has.
+    """
+    same = [other for other in others if other.device == claimed.result.device.device]
+    for name, most in capacity.items():
+        own = claimed.result.consumed_capacity.get(name)
+        used = sum(
+            quantities.parse(other.consumed[name]).value for other in same if name in other.consumed
+        )
+        if own is not None and used + own.value > most:
+            return f"{name}: {own.value} wanted, {used} of {most} are prepared for other claims"
+    return None
+
+
+def _check(config: sharing.Config, group: Sequence[Claimed], subject: str) -> None:
+    facts = [
+        config_checks.Facts(
+            name=one.result.device.device,
+            type=one.type,
+            uuid=_uuid(one.offer),
+            compute_capability=one.offer.gpu.compute_capability,
+            memory=_memory(one.offer),
+        )
+        for one in group
+    ]
+    config_checks.check(config, facts, subject=subject)
+
+
+def _uuid(offer: devices.Offer) -> str | None:
+    if offer.spot is None:
+        return offer.gpu.uuid
+    return offer.instance.uuid if offer.instance else None
+
+
+def _memory(offer: devices.Offer) -> int | None:
+    return offer.profile.memory_mib * 2**20 if offer.profile else offer.gpu.memory_bytes
+
+
+def _refuse_shares(group: Sequence[Claimed], divisions: Divisions, subject: str) -> None:
+    for one in group:
+        if one.result.share_id is not None and _enforcement(one, divisions):
+            raise errors.Rejected(
+                f"{subject}: TimeSlicing cannot be applied to a share of "
+                f"{one.result.device.device}, whose limits MPS holds. Remove `sharing`"
+            )
+
+
+def _time_slice(one: Claimed, wanted: sharing.TimeSlicing) -> prepared.TimeSlice:
+    return prepared.TimeSlice(
+        device=one.result.device.device, gpu=one.offer.gpu.uuid, number=wanted.interval.number
+    )
+
+
+def _mps_use(
+    ref: claims.ClaimRef, group: Sequence[Claimed], wanted: sharing.Mps, divisions: Divisions
+) -> prepared.MpsUse:
+    """A daemon for the devices of one config; a share keeps to its own limits besides."""
+    names = tuple(sorted({one.result.device.device for one in group}))
+    by_claim = wanted.domain is sharing.Domain.CLAIM
+    trust = ref.uid if by_claim else f"namespace {ref.namespace}"
+    first = group[0]
+    is_share = first.result.share_id is not None
+    memory = None if wanted.memory_limit is None else wanted.client_limit(wanted.memory_limit)
+    percent = wanted.thread_percentage
+    if is_share and _enforcement(first, divisions):
+        limits = _limits(first, divisions)
+        part = wanted.client_limit(limits.memory_bytes)
+        memory = part if memory is None else min(memory, part)
+        percent = min(percent or 100, limits.percent)
+    return prepared.MpsUse(
+        domain=domain_id(trust, *names),
+        keys=tuple(one.key for one in group),
+        devices=names,
+        percent=percent,
+        memory_bytes=memory,
+        exclusive=not is_share and first.type is sharing.DeviceType.GPU,
+        gpus=tuple(sorted({one.offer.gpu.uuid for one in group if one.offer.spot is None})),
+    )
+
+
+def _enforced(
+    ref: claims.ClaimRef, group: Sequence[Claimed], divisions: Divisions
+) -> Iterable[prepared.MpsUse]:
+    """The daemons that hold shares to their limits where no config says anything."""
+    for one in group:
+        if one.result.share_id is None or not _enforcement(one, divisions):
+            continue
+        limits, name = _limits(one, divisions), one.result.device.device
+        yield prepared.MpsUse(
+            domain=domain_id(f"namespace {ref.namespace}", name),
+            keys=(one.key,),
+            devices=(name,),
+            percent=limits.percent,
+            memory_bytes=limits.memory_bytes,
+        )
+
+
+def _enforcement(one: Claimed, divisions: Divisions) -> bool:
+    division = divisions.get(one.result.device.device)
+    return division is not None and division.enforcement is share_model.Enforcement.MPS
+
+
+def _limits(one: Claimed, divisions: Divisions) -> share_model.Limits:
+    division = divisions[one.result.device.device]
+    return shares.limits(one.result.consumed_capacity, division, _memory(one.offer) or 0)
