@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_explain(commands)
     _add_status(commands)
+    _add_mps_daemon(commands)
     return parser
 
 
@@ -211,6 +212,49 @@ def _status(options: argparse.Namespace) -> int:
         output=options.output,
     )
     return status.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} status")
+
+
+def _add_mps_daemon(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    # Without `help` the command is not listed: the kubelet plugin runs it, people seldom do.
+    daemon = commands.add_parser(
+        "mps-daemon",
+        description="Run one MPS control daemon with its limits, again whenever it dies. The "
+        "kubelet plugin starts this, for each GPU and trust domain that is shared by MPS. SIGHUP: "
+        "read the file again, and apply its limits. SIGTERM: end.",
+        allow_abbrev=False,
+    )
+    daemon.add_argument(
+        "--file",
+        required=True,
+        type=pathlib.Path,
+        metavar="FILE",
+        help="daemon.json in the daemon's directory, as the kubelet plugin writes it",
+    )
+    daemon.add_argument(
+        "--driver-root",
+        type=pathlib.Path,
+        default=pathlib.Path("/"),
+        metavar="DIR",
+        help="where the NVIDIA driver is installed, as this process sees it. Default: /",
+    )
+    daemon.add_argument(
+        "--private-shm",
+        action="store_true",
+        help="have the daemon's own shared memory at /dev/shm, not the machine's (needs root)",
+    )
+    daemon.set_defaults(run=_mps_daemon)
+
+
+def _mps_daemon(options: argparse.Namespace) -> int:
+    telemetry.configure(level="info", log_format="auto")
+    from dra_driver.apps import mps_daemon  # noqa: PLC0415 - only what a command needs
+
+    mps_daemon.Supervisor(
+        mps_daemon.Options(
+            file=options.file, driver_root=options.driver_root, private_shm=options.private_shm
+        )
+    ).run()
+    return 0
 
 
 def _kubeconfig(given: pathlib.Path | None) -> pathlib.Path | None:

@@ -19,7 +19,7 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
-from dra_driver.model import mig, shares
+from dra_driver.model import mig, quantities, shares
 
 ENVIRONMENT_PREFIX = "DRA_DRIVER_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
@@ -71,6 +71,20 @@ def _shares(text: str) -> str:
 _Enforcement = shares.Enforcement
 SharesText = Annotated[str, pydantic.BeforeValidator(str), pydantic.AfterValidator(_shares)]
 """`off`, `memory`, or a number of shares."""
+
+
+def _size(text: str) -> str:
+    try:
+        amount = quantities.parse(text).value
+    except errors.Rejected as error:
+        raise ValueError(str(error)) from error
+    if amount < 2**20:
+        raise ValueError("at least 1Mi is needed")
+    return text
+
+
+SizeText = Annotated[str, pydantic.AfterValidator(_size)]
+"""A quantity of bytes, from 1Mi on."""
 
 
 class GpuRule(pydantic.BaseModel):
@@ -169,6 +183,9 @@ class KubeletPlugin(Settings):
         _Enforcement.MPS,
         description="Who sees to it that a share keeps to its limits: MPS, a daemon for each "
         "namespace and device, or None, nobody.",
+    )
+    mps_shm_size: SizeText = Field(
+        "1Gi", description="Shared memory (/dev/shm) of an MPS daemon and its clients, at most."
     )
     packing: Literal["pack", "spread", "adaptive"] = Field(
         "adaptive",

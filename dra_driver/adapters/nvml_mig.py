@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import nvml, nvml_codes, nvml_mig_facts
+from dra_driver.adapters import nvml, nvml_codes, nvml_errors, nvml_mig_facts
 from dra_driver.model import mig
 
 _NO_INSTANCE = 0xFFFFFFFF
@@ -43,28 +43,15 @@ _REMEDIES: Mapping[int, str] = {
     ),
 }
 
-_HOPELESS = frozenset(
-    {
-        nvml_codes.Code.INVALID_ARGUMENT,
-        nvml_codes.Code.NOT_SUPPORTED,
-        nvml_codes.Code.NO_PERMISSION,
-        nvml_codes.Code.FUNCTION_NOT_FOUND,
-        nvml_codes.Code.RESET_REQUIRED,
-    }
-)
-"""Answers that stay the same however often NVML is asked."""
-
-
-class GpuGone(errors.Rejected):
-    """The node has no such GPU, or it has fallen off the bus; its instances went with it."""
-
-
-class InUse(errors.Retryable):
-    """A process, or an instance inside, holds what was to be changed."""
+GpuGone = nvml_errors.GpuGone
+InUse = nvml_errors.InUse
 
 
 class NoRoom(errors.Retryable):
     """The place, the engines or the memory are taken by other instances."""
+
+
+_KINDS: Mapping[int, type[errors.DriverError]] = {nvml_codes.Code.INSUFFICIENT_RESOURCES: NoRoom}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,33 +208,9 @@ class MigNvml:
             }
         return tuple(sorted(found, key=lambda one: (one.pid, -1 if one.gi is None else one.gi)))
 
-    @contextlib.contextmanager
-    def _gpu(self, gpu: str, doing: str) -> Iterator[tuple[Any, Any]]:
+    def _gpu(self, gpu: str, doing: str) -> contextlib.AbstractContextManager[tuple[Any, Any]]:
         """The library and a handle; errors of NVML become ours."""
-        with self._nvml.session() as library:
-            try:
-                handle = library.nvmlDeviceGetHandleByUUID(gpu)
-            except library.NVMLError as error:
-                if error.value == nvml_codes.Code.NOT_FOUND:
-                    raise GpuGone(
-                        f"{gpu}: {doing}: the node has no such GPU any more (nvidia-smi -L)"
-                    ) from error
-                raise _meaning(error, f"{gpu}: {doing}") from error
-            try:
-                yield library, handle
-            except library.NVMLError as error:
-                raise _meaning(error, f"{gpu}: {doing}") from error
-
-
-def _meaning(error: Any, what: str) -> errors.DriverError:
-    kinds: dict[int, type[errors.DriverError]] = {
-        nvml_codes.Code.IN_USE: InUse,
-        nvml_codes.Code.INSUFFICIENT_RESOURCES: NoRoom,
-        nvml_codes.Code.GPU_IS_LOST: GpuGone,
-        **dict.fromkeys(_HOPELESS, errors.Rejected),
-    }
-    kind = kinds.get(error.value, errors.Retryable)
-    return kind(f"{what}: {nvml_codes.describe(error, _REMEDIES)}")
+        return nvml_errors.gpu(self._nvml, gpu, doing, _REMEDIES, _KINDS)
 
 
 @contextlib.contextmanager

@@ -44,6 +44,16 @@ class Snapshot:
         """What can be handed out, by device name."""
         return {name: offer for card in self.cards for name, offer in card.offers.items()}
 
+    @property
+    def divisions(self) -> Mapping[str, shares.Shares]:
+        """How the devices are divided that many claims consume, by device name."""
+        return {
+            name: card.division
+            for card in self.cards
+            if card.division is not None
+            for name in card.offers
+        }
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looking:

@@ -20,6 +20,7 @@ from dra_driver.adapters import (
     locks,
     nvidia_smi,
     nvml,
+    nvml_compute,
     nvml_mig,
     processes,
     records,
@@ -36,9 +37,10 @@ from dra_driver.apps import (
     publishing,
     reconciling,
     recovering,
+    sharing,
 )
 from dra_driver.logic import planning, reports
-from dra_driver.model import claims, devices, prepared, shares
+from dra_driver.model import claims, devices, prepared, quantities, shares
 
 T = TypeVar("T")
 
@@ -55,6 +57,7 @@ class Hardware:
     nvml: nvml.Nvml
     place: sysfs.Sysfs
     injector: preparing.Injector
+    launcher: sharing.Launcher
     nvidia_smi: nvidia_smi.NvidiaSmi
 
 
@@ -123,12 +126,22 @@ class NodeAgent:
             books,
             processes.Processes(config.proc_root).describe,
         )
+        self._sharer = sharing.Sharer(
+            sharing.Tools(
+                hardware.nvidia_smi,
+                nvml_compute.ComputeModes(hardware.nvml),
+                hardware.launcher,
+                config.state / "mps",
+                quantities.parse(config.mps_shm_size).value,
+            ),
+            books,
+        )
         self._preparer = preparing.Preparer(
             self._node,
             self._store,
             self._claims,
             self._gpus,
-            preparing.Effects(hardware.injector, partitioner),
+            preparing.Effects(hardware.injector, partitioner, self._sharer),
             stopping=self._stop,
             on_change=self._changed,
             on_prepared=self._report,
@@ -161,6 +174,7 @@ class NodeAgent:
             claim_list=self._claims.everywhere,
             offers=lambda: self._gpus.snapshot.offered,
         ).run()
+        self._sharer.remove_unused(self._known)
         ready(self._preparer)
         self._statuses.start()
         # What was not reported before the last stop; nothing is written that is there already.
@@ -189,6 +203,9 @@ class NodeAgent:
             collections.Counter(device.kind for record in known for device in record.devices)
         )
         self._publisher.changed()
+
+    def _known(self) -> list[prepared.Record]:
+        return list(self._store.records.contents().records.values())
 
     def _later(self) -> None:
         self._publisher.changed()

@@ -2,8 +2,8 @@
 
 Everything is keyed by the claim's UID. The record of a claim is written before the first effect and
 removed after the last one is undone, so that a process that dies in between leaves enough behind.
-Order of a prepare: record (started), MIG instances, CDI spec, record (completed). Unprepare: CDI
-spec, MIG instances, record.
+Order of a prepare: record (started), MIG instances, time slices and MPS daemons, CDI spec, record
+(completed). Unprepare is the same backwards.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, locks, records
-from dra_driver.apps import inventory, partitioning
+from dra_driver.apps import inventory, partitioning, sharing
 from dra_driver.logic import cdi, planning
 from dra_driver.model import claims, devices, prepared
 
@@ -67,6 +67,7 @@ class Effects:
 
     injector: Injector
     partitioner: partitioning.Partitioner
+    sharer: sharing.Sharer
 
 
 class Preparer:
@@ -94,6 +95,7 @@ class Preparer:
         self._gpus = gpus
         self._injector = effects.injector
         self._partitioner = effects.partitioner
+        self._sharer = effects.sharer
         self._stopping = stopping
         self._on_change = on_change
         self._on_prepared = on_prepared
@@ -158,18 +160,24 @@ class Preparer:
         cards = plan.cards | self._recorded_cards(ref.uid)
         with self._store.locks.hold(cards, seconds=_left(deadline)):
             self._refuse_held(ref, plan, deadline)
+            self._refuse_over_use(ref, plan)
             self._drop_other(ref, plan)
             return self._carry_out(ref, plan)
 
     def _plan(self, ref: claims.ClaimRef, claim: claims.ResourceClaim) -> planning.Plan:
         """The plan; a device that is not known may have appeared since the last look."""
         try:
-            return planning.plan(ref, claim, self._node, self._gpus.snapshot.offered)
+            return self._planned(ref, claim, self._gpus.snapshot)
         except planning.UnknownDevice as error:
             snapshot = self._gpus.look()
             if snapshot.problem is not None:
                 raise errors.Retryable(f"claim {ref}: {snapshot.problem}") from error
-            return planning.plan(ref, claim, self._node, snapshot.offered)
+            return self._planned(ref, claim, snapshot)
+
+    def _planned(
+        self, ref: claims.ClaimRef, claim: claims.ResourceClaim, snapshot: inventory.Snapshot
+    ) -> planning.Plan:
+        return planning.plan(ref, claim, self._node, snapshot.offered, snapshot.divisions)
 
     def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
         """Refuse a device that another claim has; one that is being given back is waited for."""
@@ -186,6 +194,13 @@ class Preparer:
                 f"claim {ref}: device {holding.wanted!r}{_other(holding)} is still prepared for "
                 f"claim {holding.holder}, whose pod has not ended on this node yet"
             )
+
+    def _refuse_over_use(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
+        """Refuse shares of which there are too many, and settings that contradict each other."""
+        others = self._others(ref.uid)
+        self._sharer.check(plan.needs.remembered, others)
+        for problem in planning.over_use(plan, others, self._gpus.snapshot.divisions):
+            raise errors.Rejected(f"claim {ref}: {problem}. Delete the pods of some of its claims")
 
     def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
         """Undo what was prepared for an earlier allocation of the same claim."""
@@ -212,12 +227,17 @@ class Preparer:
             boot_id=self._store.boot_id,
             devices=plan.entries,
             partitions=before.partitions if before and in_use else plan.partitions,
+            sharing=before.sharing if before and in_use else plan.needs.remembered,
         )
         try:
             if not in_use:
                 record = self._make(record, plan)
-            # Also for a claim that is prepared already: after a reboot the directory is empty.
-            self._write_spec(record, plan)
+            # Also for a claim that is prepared already: a daemon may have ended meanwhile, and
+            # after a reboot the directory of specs is empty.
+            shared = self._sharer.set_up(
+                record, _uuids(record, plan), self._others(ref.uid), plan.needs.mps
+            )
+            self._write_spec(record, plan, shared)
             if before != record:
                 self._store.records.write(record)
         except BaseException:
@@ -251,7 +271,9 @@ class Preparer:
         ]
         return record.model_copy(update={"partitions": tuple(made)})
 
-    def _write_spec(self, record: prepared.Record, plan: planning.Plan) -> None:
+    def _write_spec(
+        self, record: prepared.Record, plan: planning.Plan, shared: Mapping[str, cdi.Edits]
+    ) -> None:
         partitions = {one.device: one for one in record.partitions}
         grants = {
             name: devices.Grant(offer.gpu, partitions[name].instance, partitions[name].profile)
@@ -259,9 +281,18 @@ class Preparer:
             else devices.Grant(offer.gpu)
             for name, offer in plan.offers.items()
         }
+        keys = {cdi.device_key(entry.device, entry.share_id): entry for entry in plan.entries}
+        injection = self._injector.injection(grants)
+        injection = cdi.Injection(
+            injection.common,
+            {
+                key: injection.devices[entry.device].and_also(shared.get(key, cdi.Edits()))
+                for key, entry in keys.items()
+            },
+        )
         files.write(
             self._spec_path(record.uid),
-            cdi.spec(self._node.driver_name, record.uid, self._injector.injection(grants)),
+            cdi.spec(self._node.driver_name, record.uid, injection),
             mode=0o644,
             durable=False,
         )
@@ -274,9 +305,20 @@ class Preparer:
     def _undo(self, uid: str) -> None:
         files.remove(self._spec_path(uid))
         record = self._recorded(uid)
-        for partition in reversed(record.partitions if record else ()):
-            self._partitioner.unmake(partition)
+        if record is not None:
+            others = self._others(uid)
+            self._sharer.take_down(record, others)
+            shared = {one.device for other in others for one in other.partitions}
+            for partition in reversed(record.partitions):
+                # A claim with another share of it may still be at work.
+                if partition.device not in shared:
+                    self._partitioner.unmake(partition)
         self._store.records.remove(uid)
+
+    def _others(self, uid: str) -> list[prepared.Record]:
+        """The records of all other claims."""
+        known = self._store.records.contents().records
+        return [record for other, record in known.items() if other != uid]
 
     def _undo_after_failure(self, uid: str) -> None:
         """Undo; where that fails too, the record stays, and the next call undoes."""
@@ -298,6 +340,12 @@ class Preparer:
 
     def _spec_path(self, uid: str) -> pathlib.Path:
         return self._store.cdi_dir / cdi.file_name(self._node.driver_name, uid)
+
+
+def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:
+    """What CUDA calls the devices, by name."""
+    instances = {one.device: one.uuid for one in record.partitions}
+    return {name: instances.get(name) or offer.gpu.uuid for name, offer in plan.offers.items()}
 
 
 def _other(holding: planning.Holding) -> str:

@@ -49,6 +49,15 @@ class Edits:
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
 
+    def and_also(self, other: "Edits") -> "Edits":
+        """Both; variables of `other` win."""
+        return Edits(
+            {**self.env, **other.env},
+            self.device_nodes + other.device_nodes,
+            self.mounts + other.mounts,
+            self.hooks + other.hooks,
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Injection:

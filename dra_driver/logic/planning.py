@@ -3,13 +3,13 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from dra_driver import errors
-from dra_driver.logic import cdi
-from dra_driver.model import claims, devices, mig, prepared, slices
+from dra_driver.logic import cdi, shares, sharing_plan
+from dra_driver.model import claims, devices, mig, prepared, quantities, slices
 
-CONFIG_API_VERSION = "resource.nvidia.com/v1beta1"
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
 
 
@@ -32,6 +32,7 @@ class Plan:
     entries: tuple[prepared.PreparedDevice, ...]
     offers: Mapping[str, devices.Offer]
     partitions: tuple[prepared.Partition, ...] = ()
+    needs: sharing_plan.Needs = sharing_plan.NO_NEEDS
 
     @property
     def cards(self) -> frozenset[str]:
@@ -86,8 +87,11 @@ def plan(
     claim: claims.ResourceClaim,
     node: Node,
     inventory: Mapping[str, devices.Offer],
+    divisions: sharing_plan.Divisions = MappingProxyType({}),
 ) -> Plan:
     """What preparing the claim comes to, with the devices of `inventory` by name.
+
+    `divisions` tell how those are divided that many claims consume.
 
     Raises:
         errors.Rejected: the claim cannot be prepared here, now or later.
@@ -101,8 +105,8 @@ def plan(
             f"it has {_listed(inventory)}. "
             "Has the GPU fallen off the bus (dmesg | grep -i xid), or was its MIG mode changed?"
         )
-    for result in results:
-        _refuse_config(ref, claim, result, node, inventory[result.device.device])
+    claimed = [sharing_plan.Claimed(r, inventory[r.device.device]) for r in results]
+    needs = sharing_plan.needs(ref, claim, node.driver_name, claimed, divisions)
     entries = _merge(ref, results, node)
     offers = {entry.device: inventory[entry.device] for entry in entries}
     # Shares of one partition are of one instance.
@@ -111,7 +115,7 @@ def plan(
         for entry in entries
         if entry.kind == "mig"
     }
-    return Plan(entries, offers, tuple(partitions.values()))
+    return Plan(entries, offers, tuple(partitions.values()), needs)
 
 
 def partition(entry: prepared.PreparedDevice, offer: devices.Offer) -> prepared.Partition:
@@ -224,6 +228,32 @@ def _places(name: str, gpu: devices.Gpu) -> Iterator[mig.Placement]:
                 yield place
 
 
+def over_use(
+    plan: Plan, records: Iterable[prepared.Record], divisions: sharing_plan.Divisions
+) -> Iterator[str]:
+    """Of which devices other claims' shares leave too little, and of what.
+
+    The scheduler counts too; this is for when it counted with less than there is now.
+    """
+    held = [device for record in records for device in record.devices]
+    for entry in plan.entries:
+        offer = plan.offers[entry.device]
+        division = divisions.get(entry.device)
+        if entry.share_id is None or division is None:
+            continue
+        for name, amount in shares.capacity_of(offer, division).items():
+            used = sum(
+                quantities.parse(one.consumed[name]).value
+                for one in [*held, *plan.entries]
+                if one.device == entry.device and name in one.consumed
+            )
+            if used > amount.value:
+                yield (
+                    f"device {entry.device!r}, capacity {name}: {amount} is what it has, and its "
+                    f"claims together have {quantities.of_amount(used, amount.format)}"
+                )
+
+
 def is_held_in_earnest(holding: Holding, claim: claims.ResourceClaim | None, node: Node) -> bool:
     """Whether the API, too, says that the holder has the device; `claim` is None where it is gone.
 
@@ -264,42 +294,9 @@ def _merge(
     )
 
 
-def _refuse_config(
-    ref: claims.ClaimRef,
-    claim: claims.ResourceClaim,
-    result: claims.Result,
-    node: Node,
-    offer: devices.Offer,
-) -> None:
-    """Refuse a config that asks for more than the device alone: it would be ignored otherwise."""
-    kind = "GpuConfig" if offer.spot is None else "MigDeviceConfig"
-    for config in claim.allocation.configs if claim.allocation else ():
-        if config.driver != node.driver_name or not _applies(config, result):
-            continue
-        parameters = config.parameters
-        known = parameters.get("apiVersion") == CONFIG_API_VERSION
-        if not known or parameters.get("kind") != kind or parameters.keys() - _PLAIN:
-            raise errors.Rejected(
-                f"claim {ref}, request {result.request!r}, config from "
-                f"{config.source}: {parameters!r} is not supported by this version of the driver; "
-                f"allowed for device {result.device.device!r} is a {kind} of "
-                f"{CONFIG_API_VERSION} without `sharing`. "
-                "Remove the config from the claim or the class"
-            )
-
-
-_PLAIN = frozenset({"apiVersion", "kind"})
-
-
 def _listed(inventory: Mapping[str, devices.Offer]) -> str:
     """Whole GPUs by name, partitions by number: a node has hundreds."""
     whole = sorted(name for name, offer in inventory.items() if offer.spot is None)
     partitions = len(inventory) - len(whole)
     parts = [*whole, *([f"{partitions} partitions"] if partitions else [])]
     return ", ".join(parts) or "no devices"
-
-
-def _applies(config: claims.OpaqueConfig, result: claims.Result) -> bool:
-    return not config.requests or bool(
-        {result.request, result.base_request}.intersection(config.requests)
-    )

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from dra_driver.model import quantities, request_policies, shares, slices
+from dra_driver.logic import attributes
+from dra_driver.model import devices, quantities, request_policies, shares, slices
 
 CORES = "cores"
 SHARES = "shares"
@@ -45,6 +46,13 @@ def shareable(device: slices.Device, kind: shares.Shares) -> slices.Device:
         policies=policies,
         extra={**device.extra, "allowMultipleAllocations": True},
     )
+
+
+def capacity_of(offer: devices.Offer, kind: shares.Shares) -> Mapping[str, quantities.Quantity]:
+    """How much of everything the device has that claims share."""
+    is_whole = offer.spot is None
+    device = attributes.device(offer.gpu) if is_whole else attributes.partition(offer)
+    return shareable(device, kind).capacity
 
 
 def limits(

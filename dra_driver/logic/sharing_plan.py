@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dra_driver import errors
 from dra_driver.logic import cdi, config_checks, config_choice, shares
-from dra_driver.model import claims, devices, prepared, quantities, sharing
+from dra_driver.model import claims, devices, prepared, sharing
 from dra_driver.model import shares as share_model
 
 Divisions = Mapping[str, share_model.Shares]
@@ -41,6 +41,9 @@ class Needs:
 
     remembered: prepared.Sharing = _NOTHING
     mps: Mapping[str, sharing.Mps] = dataclasses.field(default_factory=dict)
+
+
+NO_NEEDS = Needs()
 
 
 def needs(
@@ -105,24 +108,6 @@ def cap(uses: Iterable[prepared.MpsUse]) -> tuple[int | None, int | None]:
         None if None in percents else max((p for p in percents if p is not None), default=None),
         None if None in amounts else max((a for a in amounts if a is not None), default=None),
     )
-
-
-def over_use(
-    claimed: Claimed, others: Iterable[prepared.PreparedDevice], capacity: Mapping[str, int]
-) -> str | None:
-    """Which capacity the shares of a device take too much of; None where all fit.
-
-    `others` are the entries of other claims, `capacity` is what the device has.
-    """
-    same = [other for other in others if other.device == claimed.result.device.device]
-    for name, most in capacity.items():
-        own = claimed.result.consumed_capacity.get(name)
-        used = sum(
-            quantities.parse(other.consumed[name]).value for other in same if name in other.consumed
-        )
-        if own is not None and used + own.value > most:
-            return f"{name}: {own.value} wanted, {used} of {most} are prepared for other claims"
-    return None
 
 
 def _check(config: sharing.Config, group: Sequence[Claimed], subject: str) -> None:

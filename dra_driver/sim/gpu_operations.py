@@ -25,7 +25,7 @@ def reset(directory: pathlib.Path, uuid: str) -> None:
 
 
 def reboot(directory: pathlib.Path) -> None:
-    """Restart the node: processes, instances and compute modes are gone.
+    """Restart the node: processes, instances, compute modes and time slices are gone.
 
     MIG mode outlives it on Ampere, where it is kept on the card, and not on Hopper.
     """
@@ -33,6 +33,7 @@ def reboot(directory: pathlib.Path) -> None:
         for gpu in state.gpus:
             gpu.processes = []
             gpu.compute_mode = gpus.SimulatedNvml.NVML_COMPUTEMODE_DEFAULT
+            gpu.time_slice = 0
             if not gpu_models.load(gpu.model).mig_mode_change_needs_reset:
                 gpu.mig_pending = False
             _restart(gpu)

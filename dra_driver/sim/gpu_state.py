@@ -59,7 +59,10 @@ class GpuInstance(_State):
 
 
 class Gpu(_State):
-    """One card. `model` names the facts that never change; the rest is state."""
+    """One card. `model` names the facts that never change; the rest is state.
+
+    `time_slice` is a number as `nvidia-smi compute-policy` takes it.
+    """
 
     model: str
     minor: int
@@ -67,6 +70,8 @@ class Gpu(_State):
     serial: str
     pci_address: str
     compute_mode: int = 0
+    time_slice: int = 0
+    time_slice_supported: bool = True
     persistence_mode: bool = True
     mig_enabled: bool = False
     mig_pending: bool = False

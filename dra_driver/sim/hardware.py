@@ -4,11 +4,11 @@ import pathlib
 from collections.abc import Mapping
 
 from dra_driver import settings
-from dra_driver.adapters import files, nvml, sysfs
+from dra_driver.adapters import driver_programs, files, mps_local, nvidia_smi, nvml, sysfs
 from dra_driver.apps import node_agent
 from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices
-from dra_driver.sim import gpus
+from dra_driver.sim import gpus, host_nvidia_smi, mps_program
 
 GPU_VARIABLE = "SIMULATED_GPU_"
 INSTANCE_VARIABLE = "SIMULATED_MIG_"
@@ -35,12 +35,16 @@ def simulated(config: settings.KubeletPlugin) -> node_agent.Hardware:
     directory.mkdir(parents=True, exist_ok=True)
     library = gpus.SimulatedNvml(directory, spec=config.simulate_gpus, node=config.node_name)
     # Out of the package and into a directory of the node: there the runtime can mount it.
-    nvidia_smi = directory / "nvidia-smi"
-    files.write(nvidia_smi, gpus.NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
+    containers = directory / "nvidia-smi"
+    files.write(containers, gpus.NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
+    mps_program.install(directory / "driver")
+    program = driver_programs.Program(host_nvidia_smi.write(directory), {})
     return node_agent.Hardware(
         nvml=nvml.Nvml(library),
         place=sysfs.Sysfs(library.write_sysfs()),
-        injector=SimulatedDriver(nvidia_smi),
+        injector=SimulatedDriver(containers),
+        launcher=mps_local.LocalLauncher(directory / "driver", private_shm=False),
+        nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
     )
 
 

@@ -82,7 +82,7 @@ def test_the_program_is_where_the_runtime_can_mount_it(tmp_path):
 
     found = hardware.simulated(config)
 
-    [made] = found.source.discover().gpus
+    [made] = found.nvml.discover().gpus
     edits = json.loads(
         cdi.spec("d", "aa", found.injector.injection({"gpu-0": devices.Grant(made)}))
     )["containerEdits"]

@@ -1,0 +1,147 @@
+"""The directory of one MPS daemon: made, described, read, and taken away.
+
+Besides the directories of `mps.Daemon` it holds `daemon.json` (what is wanted), `supervisor.json` (the
+process that sees to it), and `ready` (that the daemon answers and has its limits).
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+import pydantic
+
+from dra_driver import errors
+from dra_driver.adapters import files, mounts, pids
+from dra_driver.model import mps
+
+
+class _Supervisor(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    pid: int
+    start_time: int
+
+
+class Domain:
+    """One daemon's directory."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        """It need not exist."""
+        self.directory = directory
+        self.description = directory / "daemon.json"
+        self._supervisor = directory / "supervisor.json"
+        self._ready = directory / "ready"
+
+    def create(self, daemon: mps.Daemon, *, shm: bool) -> None:
+        """Make what is absent, and describe the daemon; `shm` mounts the tmpfs too.
+
+        Raises:
+            errors.Rejected: `shm`, and this process may not mount.
+        """
+        self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        pathlib.Path(daemon.control_dir).mkdir(mode=0o700, exist_ok=True)
+        for path in (daemon.pipe_dir, daemon.log_dir, daemon.shm_dir):
+            pathlib.Path(path).mkdir(mode=0o755, exist_ok=True)
+        if shm:
+            mounts.mount_tmpfs(pathlib.Path(daemon.shm_dir), daemon.shm_bytes)
+        self.describe(daemon)
+
+    def describe(self, daemon: mps.Daemon) -> None:
+        """Say what is wanted from now on."""
+        files.write(self.description, mps.encode(daemon))
+
+    def read(self) -> mps.Daemon | None:
+        """What is wanted; None where nothing is.
+
+        Raises:
+            errors.Rejected: the description is damaged, or is that of another directory.
+        """
+        text = files.read(self.description)
+        if text is None:
+            return None
+        daemon = mps.decode(text)
+        if daemon.directory != str(self.directory):
+            raise errors.Rejected(
+                f"{self.description}: it describes the MPS daemon of {daemon.directory}"
+            )
+        return daemon
+
+    def retire(self) -> None:
+        """Nothing is wanted any more: a supervisor that starts from now on ends at once."""
+        if self.directory.exists():
+            files.remove(self.description)
+
+    def remove(self) -> None:
+        """Leave nothing; absent is fine.
+
+        Raises:
+            errors.Rejected: something is mounted below that this process may not unmount.
+        """
+        mounts.unmount(self.directory / "shm")
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.directory)
+
+    def ready(self) -> mps.Ready | None:
+        """Which daemon is ready, and with which limits; None: none said so."""
+        text = files.read(self._ready)
+        try:
+            return None if text is None else mps.Ready.model_validate_json(text)
+        except pydantic.ValidationError:
+            return None
+
+    def say_ready(self, process: pids.Process, limits: mps.Limits) -> None:
+        """Say that this daemon answers and has these limits."""
+        ready = mps.Ready(
+            pid=process.pid,
+            start_time=process.start_time,
+            thread_percentage=limits.thread_percentage,
+            memory_bytes=limits.memory_bytes,
+        )
+        files.write(self._ready, ready.model_dump_json() + "\n", mode=0o644, durable=False)
+
+    def say_not_ready(self) -> None:
+        """No daemon is ready."""
+        self._ready.unlink(missing_ok=True)
+
+    def supervisor(self) -> pids.Process | None:
+        """The supervisor that runs; None: none."""
+        text = files.read(self._supervisor)
+        if text is None:
+            return None
+        try:
+            named = _Supervisor.model_validate_json(text)
+        except pydantic.ValidationError:
+            return None
+        process = pids.Process(named.pid, named.start_time)
+        return process if pids.is_alive(process) else None
+
+    @contextlib.contextmanager
+    def supervised(self) -> Iterator[None]:
+        """Be the supervisor inside the block.
+
+        Raises:
+            errors.Rejected: another process is it, or the directory is gone.
+        """
+        path = self.directory / "lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError as error:
+            raise errors.Rejected(f"{self.directory}: no such directory") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise errors.Rejected(
+                    f"MPS daemon in {self.directory}: another process supervises it"
+                ) from error
+            this = pids.find(os.getpid())
+            if this is None:
+                raise errors.Fatal("/proc does not show this process")
+            named = _Supervisor(pid=this.pid, start_time=this.start_time)
+            files.write(self._supervisor, named.model_dump_json() + "\n", durable=False)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,247 @@
+"""Watches over one MPS control daemon: it runs, has its limits, and ends when it should.
+
+A client that finds no daemon runs without any limit, and one that comes before the limits are set
+keeps what it was given. So clients wait, and nothing is called ready, until the limits hold, and a
+daemon that dies is back at once, with the same ones.
+
+SIGHUP: the description is read again. SIGTERM: the daemon ends, then this process.
+"""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import mounts, mps_control, mps_domain, mps_entrance, pids
+
+_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
+_POLL_SECONDS = 0.01
+"""A question costs the daemon 2 ms; it answers 13 to 40 ms after its start."""
+_START_SECONDS = 15.0
+_QUIT_SECONDS = 2
+_KILL_SECONDS = 2.0
+_DELAYS = (0.0, 0.0, 0.2, 1.0, 5.0, 15.0)
+"""Seconds before a start, by failures before it, which a run longer than the last makes good."""
+_RETRY_SECONDS = 1.0
+_LOOK_SECONDS = 60.0
+_LOG_BYTES = 8 * 1024**2
+_SOCKET = "control"
+_SHM = pathlib.Path("/dev/shm")  # noqa: S108 - where programs look for it
+
+_log = telemetry.logger("mps-daemon")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What to watch over.
+
+    `file` is the `daemon.json` of a daemon's directory; `driver_root` where the NVIDIA driver is,
+    as this process sees it. `private_shm` gives this process and the daemon the daemon's shared
+    memory in place of the machine's.
+    """
+
+    file: pathlib.Path
+    driver_root: pathlib.Path
+    private_shm: bool = False
+
+
+class _Ending(Exception):  # noqa: N818 - no error
+    """This process was told to end."""
+
+
+class Supervisor:
+    """The supervisor of one daemon. For the main thread of a process that has no other."""
+
+    def __init__(self, options: Options) -> None:
+        """Look for the control program.
+
+        Raises:
+            errors.Retryable: there is none.
+        """
+        self._options = options
+        self._program = mps_control.find(options.driver_root)
+        self._domain = mps_domain.Domain(options.file.absolute().parent)
+        self._told_to_read = False
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Until SIGTERM or SIGINT.
+
+        Raises:
+            errors.Rejected: no daemon is wanted there, its description is damaged, another process
+                supervises it, or mounting is not allowed.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            with self._domain.supervised(), telemetry.bound(mps=self._domain.directory.name):
+                # Only now: who takes the description away looks for a supervisor after that.
+                self._adopt_description()
+                if self._options.private_shm:
+                    mounts.leave_namespace()
+                    mounts.bind(pathlib.Path(self._daemon.shm_dir), _SHM)
+                self._supervise()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _adopt_description(self) -> None:
+        daemon = self._domain.read()
+        if daemon is None:
+            raise errors.Rejected(f"{self._domain.description}: no such file: no MPS daemon wanted")
+        self._daemon = daemon
+        self._entrance = mps_entrance.Entrance(pathlib.Path(daemon.pipe_dir) / _SOCKET)
+        self._control_dir, log_dir = pathlib.Path(daemon.control_dir), pathlib.Path(daemon.log_dir)
+        self._output = log_dir / "control.log"
+        self._control = mps_control.Control(
+            self._program.path, self._control_dir, log_dir, self._program.environment
+        )
+
+    def _supervise(self) -> None:
+        failures = 0
+        try:
+            while True:
+                self._pause(_DELAYS[min(failures, len(_DELAYS) - 1)])
+                since = time.monotonic()
+                try:
+                    self._start()
+                    self._watch()
+                except errors.DriverError as error:
+                    _log.warning("MPS daemon does not work", error=str(error))
+                self._kill()
+                failures = 1 if time.monotonic() - since > _DELAYS[-1] else failures + 1
+        except _Ending:
+            _log.info("MPS daemon ends")
+        finally:
+            self._domain.say_not_ready()
+            self._end()
+            self._entrance.remove()
+
+    def _start(self) -> None:
+        """Start a daemon; when this returns it answers and has its limits.
+
+        Raises:
+            errors.DriverError: it does not.
+        """
+        self._domain.say_not_ready()
+        self._entrance.close()
+        with self._output.open("ab") as output:
+            self._child = self._control.start(self._daemon.device, output)
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._control.answers():
+            if self._child.poll() is not None:
+                raise errors.Retryable(self._last_words())
+            if time.monotonic() > deadline:
+                raise errors.Retryable(f"no answer within {_START_SECONDS} s of its start")
+            self._pause(_POLL_SECONDS)
+        self._control.set_defaults(self._daemon.limits)
+        self._entrance.open(self._control_dir / _SOCKET)
+        self._say_ready()
+        _log.info(
+            "MPS daemon is ready", pid=self._child.pid, device=self._daemon.device, **self._told()
+        )
+
+    def _watch(self) -> None:
+        """Until the daemon is dead."""
+        while self._child is not None and self._child.poll() is None:
+            if self._told_to_read:
+                self._reload()
+                continue
+            self._bound_output()
+            self._wait(_LOOK_SECONDS)
+        self._entrance.close()
+        self._domain.say_not_ready()
+        _log.error("MPS daemon died; it is started again", reason=self._last_words())
+
+    def _reload(self) -> None:
+        self._told_to_read = False
+        try:
+            wanted = self._domain.read()
+        except errors.Rejected as error:
+            _log.error("description not used; the limits stay", error=str(error))
+            return
+        if wanted is None:
+            return
+        if wanted != self._daemon.limited(wanted.limits):
+            _log.error("of a daemon that runs only limits can change", wanted=str(wanted))
+            return
+        self._daemon = wanted
+        self._domain.say_not_ready()
+        try:
+            self._control.set_defaults(wanted.limits)
+            for server in self._control.servers():
+                self._control.set_server_limits(server, wanted.limits)
+        except errors.DriverError as error:
+            # To start it again would end its clients, who did nothing.
+            _log.error("limits could not be changed; tried again", error=str(error))
+            self._told_to_read = True
+            self._pause(_RETRY_SECONDS)
+            return
+        self._say_ready()
+        _log.info("MPS daemon has other limits", **self._told())
+
+    def _say_ready(self) -> None:
+        process = None if self._child is None else pids.find(self._child.pid)
+        if process is None:
+            raise errors.Retryable(self._last_words())
+        self._domain.say_ready(process, self._daemon.limits)
+
+    def _pause(self, seconds: float) -> None:
+        """Let time pass. Raises as `_wait` does."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._wait(left)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a signal, which a child that ends is too.
+
+        Raises:
+            _Ending: it was one to end.
+        """
+        received = signal.sigtimedwait(_SIGNALS, seconds)
+        if received is None:
+            return
+        if received.si_signo in _ENDING:
+            raise _Ending
+        if received.si_signo == signal.SIGHUP:
+            self._told_to_read = True
+
+    def _end(self) -> None:
+        """End the daemon, kindly first."""
+        if self._child is None or self._child.poll() is not None:
+            return
+        try:
+            self._control.quit(_QUIT_SECONDS)
+            self._child.wait(_KILL_SECONDS)
+        except (subprocess.TimeoutExpired, errors.DriverError) as error:
+            _log.warning("MPS daemon does not end; it is killed", error=str(error))
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+        # As process 1 of a container this one inherits the servers of a dead daemon.
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
+    def _last_words(self) -> str:
+        status = None if self._child is None else self._child.poll()
+        lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
+        return f"exit status {status}; its log ends with: {lines[-1] if lines else 'nothing'}"
+
+    def _bound_output(self) -> None:
+        """A daemon writes lines for each client, and runs for months."""
+        if self._output.stat().st_size > _LOG_BYTES:
+            shutil.copyfile(self._output, self._output.with_suffix(".log.1"))
+            os.truncate(self._output, 0)
+
+    def _told(self) -> dict[str, int | None]:
+        return dataclasses.asdict(self._daemon.limits)

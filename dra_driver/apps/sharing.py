@@ -1,0 +1,221 @@
+"""What lets processes share a device: time slices, compute modes, and MPS daemons.
+
+Whoever calls holds the locks of the GPUs, and has written into the claim's record what is about to
+be set up. What a GPU was set to before goes into its ledger first, so that the last claim that
+needs the setting can put it back.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import ledgers, nvidia_smi, nvml_compute
+from dra_driver.logic import cdi, sharing_plan
+from dra_driver.model import mps, prepared, sharing
+
+READY_SECONDS = 20.0
+"""How long a daemon may take until it has its limits; it takes 0.1 s on an H100."""
+STOP_SECONDS = 10.0
+PIPE_DIR = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for it in a container
+"""Mounted at the default place, so that unsetting the variable is no way around the limits."""
+_WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
+
+
+class Launcher(Protocol):
+    """Runs MPS daemons, as processes or as pods. All methods are idempotent."""
+
+    @property
+    def private_shm(self) -> bool:
+        """Whether each daemon has a shared memory of its own, which its clients need."""
+
+    def start(self, daemon: mps.Daemon) -> None:
+        """Have it run, with these limits; it need not be ready when this returns."""
+
+    def wait_ready(self, daemon: mps.Daemon, seconds: float) -> None:
+        """Wait until it answers and has its limits."""
+
+    def stop(self, daemon: mps.Daemon, seconds: float) -> None:
+        """End it, and leave nothing of it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tools:
+    """What sets GPUs, and runs daemons under `directory`."""
+
+    smi: nvidia_smi.NvidiaSmi
+    modes: nvml_compute.ComputeModes
+    launcher: Launcher
+    directory: pathlib.Path
+    shm_bytes: int
+
+
+Others = Iterable[prepared.Record]
+"""The records of all other claims."""
+
+
+class Sharer:
+    """Sets up what a record says, and takes down what no other record needs."""
+
+    def __init__(self, tools: Tools, books: ledgers.Ledgers) -> None:
+        self._tools = tools
+        self._books = books
+        self._log = telemetry.logger("sharing")
+
+    def check(self, wanted: prepared.Sharing, others: Others) -> None:
+        """Refuse what contradicts another claim.
+
+        Raises:
+            errors.Rejected: two claims want different time slices on one card.
+        """
+        for one in wanted.time_slices:
+            for record in others:
+                for other in record.sharing.time_slices:
+                    if other.gpu == one.gpu and other.number != one.number:
+                        raise errors.Rejected(
+                            f"device {one.device!r}: time slice {one.number} is wanted, and claim "
+                            f"{record.ref} has set {other.number} on the same card; allowed is the "
+                            "same interval. Use another card, or the same interval"
+                        )
+
+    def set_up(
+        self,
+        record: prepared.Record,
+        uuids: Mapping[str, str],
+        others: Others,
+        settings: Mapping[str, sharing.Mps],
+    ) -> dict[str, cdi.Edits]:
+        """Do what the record says; the edits that its devices need for it, by device key.
+
+        `uuids` are those of devices by name, `settings` those of MPS by domain.
+
+        Raises:
+            errors.Rejected: it cannot work.
+            errors.Retryable: a daemon is not ready, or a GPU does not answer.
+        """
+        known = list(others)
+        for one in record.sharing.time_slices:
+            self._set_time_slice(one)
+        edits: dict[str, cdi.Edits] = {}
+        for use in record.sharing.mps:
+            if use.exclusive:
+                for name in use.devices:
+                    self._make_exclusive(uuids[name])
+            limits = self._limits(use, record, known)
+            daemon = self._daemon(use, uuids, limits, settings.get(use.domain))
+            self._tools.launcher.start(daemon)
+            self._tools.launcher.wait_ready(daemon, READY_SECONDS)
+            edits |= {key: self._edits(use, daemon) for key in use.keys}
+        return edits
+
+    def take_down(self, record: prepared.Record, others: Others) -> None:
+        """Undo what the record says, however far it got, where no other record needs it."""
+        known = list(others)
+        for use in reversed(record.sharing.mps):
+            left = [
+                other for one in known for other in one.sharing.mps if other.domain == use.domain
+            ]
+            if not left:
+                self._stop(use)
+        for gpu in self._ledgers_of(record):
+            self._settle(gpu, known)
+
+    def remove_unused(self, records: Callable[[], Iterable[prepared.Record]]) -> None:
+        """Stop the daemons that no record has: what a crash or a reboot left over."""
+        directory = self._tools.directory
+        found = sorted(directory.iterdir()) if directory.is_dir() else []
+        # Read after the directory: a record is written before its daemon is made.
+        used = {use.domain for record in records() for use in record.sharing.mps}
+        for path in found:
+            if path.name not in used:
+                self._log.warning("MPS daemon without a claim is removed", domain=path.name)
+                self._stop_at(path.name)
+
+    def _set_time_slice(self, wanted: prepared.TimeSlice) -> None:
+        ledger = self._books.get(wanted.gpu)
+        if ledger.time_slice_before is None:
+            before = self._tools.smi.time_slice(wanted.gpu)
+            if before is None:
+                raise nvidia_smi.NotSupported(
+                    f"device {wanted.device!r}: {wanted.gpu} has no time slices to set. Remove "
+                    "`sharing`, or select on `timeSliceCapable`"
+                )
+            self._books.put(ledger.model_copy(update={"time_slice_before": before}))
+        self._tools.smi.set_time_slice(wanted.gpu, wanted.number)
+
+    def _make_exclusive(self, gpu: str) -> None:
+        ledger = self._books.get(gpu)
+        if ledger.compute_mode_before is None:
+            before = self._tools.modes.get(gpu)
+            self._books.put(ledger.model_copy(update={"compute_mode_before": before}))
+        self._tools.modes.set(gpu, nvml_compute.ComputeMode.EXCLUSIVE_PROCESS)
+
+    def _ledgers_of(self, record: prepared.Record) -> list[str]:
+        return sorted(
+            {one.gpu for one in record.sharing.time_slices}
+            | {gpu for use in record.sharing.mps if use.exclusive for gpu in use.gpus}
+        )
+
+    def _settle(self, gpu: str, others: Others) -> None:
+        """Put settings back that no claim needs any more."""
+        ledger = self._books.get(gpu)
+        slices = {one.gpu for record in others for one in record.sharing.time_slices}
+        if ledger.time_slice_before is not None and gpu not in slices:
+            self._tools.smi.set_time_slice(gpu, ledger.time_slice_before)
+            ledger = ledger.model_copy(update={"time_slice_before": None})
+            self._books.put(ledger)
+        exclusive = {
+            one for record in others for use in record.sharing.mps if use.exclusive
+            for one in use.gpus
+        }  # fmt: skip
+        if ledger.compute_mode_before is not None and gpu not in exclusive:
+            self._tools.modes.set(gpu, ledger.compute_mode_before)
+            self._books.put(ledger.model_copy(update={"compute_mode_before": None}))
+
+    def _limits(self, use: prepared.MpsUse, record: prepared.Record, others: Others) -> mps.Limits:
+        """What the daemon has to allow: the most that one of its users may take."""
+        uses = [
+            other
+            for one in (record, *others)
+            for other in one.sharing.mps
+            if other.domain == use.domain
+        ]
+        percent, memory = sharing_plan.cap(uses)
+        return mps.Limits(percent, memory)
+
+    def _daemon(
+        self,
+        use: prepared.MpsUse,
+        uuids: Mapping[str, str],
+        limits: mps.Limits,
+        settings: sharing.Mps | None,
+    ) -> mps.Daemon:
+        return mps.daemon(
+            root=str(self._tools.directory),
+            daemon_id=use.domain,
+            device=uuids[use.devices[0]],
+            shm_bytes=self._tools.shm_bytes,
+            limits=limits,
+        )
+
+    def _edits(self, use: prepared.MpsUse, daemon: mps.Daemon) -> cdi.Edits:
+        env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_DIR}
+        if use.percent is not None:
+            env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(use.percent)
+        if use.memory_bytes is not None:
+            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={use.memory_bytes // mps.MIB}M"
+        mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR, _WRITABLE)]
+        if self._tools.launcher.private_shm:
+            mounts.append(cdi.Mount(daemon.shm_dir, "/dev/shm", _WRITABLE))  # noqa: S108
+        return cdi.Edits(env=env, mounts=tuple(mounts))
+
+    def _stop(self, use: prepared.MpsUse) -> None:
+        self._stop_at(use.domain)
+
+    def _stop_at(self, domain: str) -> None:
+        # Whose it was matters no more: only where it is.
+        daemon = mps.daemon(
+            root=str(self._tools.directory), daemon_id=domain, device="GPU-0", shm_bytes=0
+        )
+        self._tools.launcher.stop(daemon, STOP_SECONDS)

@@ -1,0 +1,356 @@
+"""A stand-in for `nvidia-cuda-mps-control`, and for the programs that connect to its daemon.
+
+Run as a file it is the program: `-M -f`, `-M -d`, or commands on standard input; it imports only
+the standard library, since it is started for each question. What it answers, and how, is what the
+real one of driver 580 was seen to do, except that it does not insist on being root for `-M`.
+Like the real one it forgets its limits when it ends, and takes its servers, which are processes,
+with it.
+
+`connect` is a CUDA program's `cuInit`.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import selectors
+import signal
+import socket
+import stat
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+NAME = "nvidia-cuda-mps-control"
+_PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+_MIB = 1024**2
+_UNITS = {"K": 1024, "M": _MIB, "G": 1024 * _MIB, "B": 1}
+_ANSWER_SECONDS = 60
+_MESSAGE_BYTES = 65536
+_QUESTION_SECONDS = 5.0
+_PERCENTAGE_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+_MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+
+
+def install(root: pathlib.Path) -> pathlib.Path:
+    """Put the program where the driver root has it; its path."""
+    path = root / "usr/bin" / NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -I -S "{pathlib.Path(__file__).resolve()}" "$@"\n',
+        encoding="utf-8",
+    )
+    path.chmod(0o755)
+    return path
+
+
+@dataclasses.dataclass(slots=True)
+class Caps:
+    """What a client may take: percent of the multiprocessors, and bytes; None is all."""
+
+    percentage: float = 100.0
+    memory: int | None = None
+
+    def lowered(self, environment: Mapping[str, str]) -> "Caps":
+        """What is left of them for a client with these variables, which can only lower them."""
+        percentage = float(environment.get(_PERCENTAGE_VARIABLE, self.percentage))
+        wanted = _size(environment.get(_MEMORY_VARIABLE, "").rpartition("=")[2])
+        memories = [memory for memory in (self.memory, wanted) if memory is not None]
+        return Caps(min(percentage, self.percentage), min(memories, default=None))
+
+
+class Client:
+    """A program that has called `cuInit`. Without a daemon it runs all the same, without caps."""
+
+    def __init__(self, caps: Caps, server: int | None, connection: socket.socket | None) -> None:
+        """`server` is the pid of its server; None: it runs without MPS."""
+        self.caps = caps
+        self.server = server
+        self._connection = connection
+
+    def is_usable(self) -> bool:
+        """Whether its context still works; it does not when its server is gone."""
+        if self._connection is None:
+            return True
+        readable, _, _ = select.select([self._connection], [], [], 0)
+        return not readable
+
+    def wait_unusable(self, seconds: float) -> bool:
+        """Wait for the end of its server; False if that still runs after this time."""
+        assert self._connection is not None  # noqa: S101 - else there is no server
+        return bool(select.select([self._connection], [], [], seconds)[0])
+
+    def close(self) -> None:
+        """End."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def connect(environment: Mapping[str, str]) -> Client:
+    """What a CUDA program with these variables gets."""
+    directory = environment.get(_PIPE_VARIABLE, "/tmp/nvidia-mps")  # noqa: S108 - as CUDA has it
+    connection = _connection()
+    try:
+        connection.connect(f"{directory}/control")
+        asked = {"client": {k: v for k, v in environment.items() if k.startswith("CUDA_MPS_")}}
+        _send(connection, asked)
+        answer = json.loads(connection.recv(_MESSAGE_BYTES))
+    except (OSError, ValueError):
+        connection.close()
+        return Client(Caps(), None, None)
+    return Client(Caps(answer["percentage"], answer["memory"]), answer["server"], connection)
+
+
+@dataclasses.dataclass(slots=True)
+class _Server:
+    """One server process. It ends when its end of the pipe, which `lifeline` is of, is closed."""
+
+    pid: int
+    lifeline: int
+    caps: Caps
+    clients: list[socket.socket]
+
+
+class Daemon:
+    """The control daemon of one pipe directory."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        """Listen there."""
+        self._directory = directory
+        self._caps = Caps()
+        self._server: _Server | None = None
+        self._selector = selectors.DefaultSelector()
+        self._quit_at: float | None = None
+        self._quitter: socket.socket | None = None
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = directory / "control"
+        path.unlink(missing_ok=True)
+        self._listener.bind(str(path))
+        path.chmod(0o666)
+        self._listener.listen(64)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        (directory / f"{NAME}.pid").write_text(f"{os.getpid()}\n", encoding="utf-8")
+        _say("Starting control daemon using socket", path)
+
+    def serve(self) -> None:
+        """Until it is told to quit."""
+        while not self._is_over():
+            left = None if self._quit_at is None else max(0.0, self._quit_at - time.monotonic())
+            for key, _ in self._selector.select(left):
+                key.data(key.fileobj)
+        self._drop_server()
+        if self._quitter is not None:
+            _send(self._quitter, "")
+
+    def _is_over(self) -> bool:
+        if self._quit_at is None:
+            return False
+        return self._server is None or not self._server.clients or time.monotonic() >= self._quit_at
+
+    def _accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(_QUESTION_SECONDS)
+        try:
+            asked = json.loads(connection.recv(_MESSAGE_BYTES))
+        except (OSError, ValueError):
+            asked = None
+        if asked is None:
+            connection.close()
+        elif "client" in asked:
+            self._serve_client(connection, asked["client"])
+        else:
+            self._serve_person(connection, asked["commands"])
+
+    def _serve_client(self, connection: socket.socket, environment: Mapping[str, str]) -> None:
+        server = self._server or self._start_server()
+        server.clients.append(connection)
+        caps = server.caps.lowered(environment)
+        answer = {"server": server.pid, "percentage": caps.percentage, "memory": caps.memory}
+        _send(connection, answer)
+        self._selector.register(connection, selectors.EVENT_READ, self._forget_client)
+
+    def _forget_client(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        connection.close()
+        if self._server is not None and connection in self._server.clients:
+            self._server.clients.remove(connection)
+
+    def _start_server(self) -> _Server:
+        reading, lifeline = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(lifeline)
+            self._listener.close()
+            os.read(reading, 1)
+            os._exit(0)
+        os.close(reading)
+        descriptor = os.pidfd_open(pid)
+        self._selector.register(descriptor, selectors.EVENT_READ, self._bury_server)
+        self._server = _Server(pid, lifeline, dataclasses.replace(self._caps), [])
+        _say("Starting new server", pid)
+        return self._server
+
+    def _bury_server(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        self._drop_server()
+
+    def _drop_server(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        os.close(server.lifeline)
+        os.waitpid(server.pid, 0)
+        for connection in server.clients:
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _serve_person(self, connection: socket.socket, commands: Sequence[str]) -> None:
+        _say("NEW UI")
+        answers = []
+        for command in commands:
+            _say("Cmd:", command)
+            name, *arguments = command.split() or [""]
+            if name == "quit":
+                seconds = float(arguments[1]) if arguments[:1] == ["-t"] else _ANSWER_SECONDS
+                self._quit_at = time.monotonic() + seconds
+                self._quitter = connection
+                return
+            act = _COMMANDS.get(name)
+            if act is None:
+                answers.append(f'Unknown command "{name}"')
+                continue
+            with contextlib.suppress(TypeError):  # A wrong number of arguments is passed over.
+                answers.append(act(self, *arguments))
+        _send(connection, "".join(f"{answer}\n" for answer in answers if answer))
+        connection.close()
+
+    def _get_server_list(self) -> str:
+        return "" if self._server is None else str(self._server.pid)
+
+    def _default_percentage(self, value: str | None = None) -> str:
+        return _percentage(self._caps, value)
+
+    def _default_memory(self, device: str, value: str | None = None) -> str:
+        return _memory(self._caps, device, value)
+
+    def _server_percentage(self, server: str, value: str | None = None) -> str:
+        found = self._server_caps(server)
+        return found if isinstance(found, str) else _percentage(found, value)
+
+    def _server_memory(self, server: str, device: str, value: str | None = None) -> str:
+        found = self._server_caps(server)
+        return found if isinstance(found, str) else _memory(found, device, value)
+
+    def _server_caps(self, server: str) -> Caps | str:
+        if self._server is None or server != str(self._server.pid):
+            return f"Server {server} not found"
+        return self._server.caps
+
+
+_COMMANDS: dict[str, Callable[..., str]] = {
+    "get_server_list": Daemon._get_server_list,  # noqa: SLF001 - the table is part of the class
+    "get_default_active_thread_percentage": Daemon._default_percentage,  # noqa: SLF001
+    "set_default_active_thread_percentage": Daemon._default_percentage,  # noqa: SLF001
+    "get_default_device_pinned_mem_limit": Daemon._default_memory,  # noqa: SLF001
+    "set_default_device_pinned_mem_limit": Daemon._default_memory,  # noqa: SLF001
+    "get_active_thread_percentage": Daemon._server_percentage,  # noqa: SLF001
+    "set_active_thread_percentage": Daemon._server_percentage,  # noqa: SLF001
+    "get_device_pinned_mem_limit": Daemon._server_memory,  # noqa: SLF001
+    "set_device_pinned_mem_limit": Daemon._server_memory,  # noqa: SLF001
+}
+
+
+def _percentage(caps: Caps, value: str | None) -> str:
+    """A value out of range changes nothing, and is answered like any other."""
+    with contextlib.suppress(ValueError):
+        if value is not None and 0 < float(value) <= 100:
+            caps.percentage = float(value)
+    return str(caps.percentage)
+
+
+def _memory(caps: Caps, device: str, value: str | None) -> str:
+    """Setting is not answered; what is no size takes the limit away. Only device 0 is there."""
+    if device != "0":
+        return ""
+    if value is not None:
+        caps.memory = _size(value) or None
+        return ""
+    if caps.memory is None:
+        return ""
+    unit = next(unit for unit in "GMKB" if caps.memory >= _UNITS[unit])
+    return f"{caps.memory // _UNITS[unit]}{unit}"
+
+
+def _size(text: str) -> int | None:
+    digits, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "B")
+    return int(digits) * _UNITS[unit] if digits.isdecimal() else None
+
+
+def _connection() -> socket.socket:
+    """A socket whose `connect` and `recv` wait, as a CUDA program's do, but not for ever."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+        connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _ANSWER_SECONDS, 0))
+    return connection
+
+
+def _send(connection: socket.socket, message: Any) -> None:
+    connection.send(json.dumps(message).encode())
+
+
+def _say(*words: Any) -> None:
+    sys.stdout.write(f"[Control {os.getpid()}] {' '.join(map(str, words))}\n")
+    sys.stdout.flush()
+
+
+def _ask(directory: pathlib.Path, commands: Sequence[str]) -> int:
+    try:
+        with _connection() as connection:
+            connection.connect(str(directory / "control"))
+            _send(connection, {"commands": commands})
+            answer = json.loads(connection.recv(_MESSAGE_BYTES))
+    except (OSError, ValueError):
+        sys.stderr.write("Cannot find MPS control daemon process\n")
+        return 1
+    sys.stdout.write(answer)
+    return 0
+
+
+def _background(log_dir: pathlib.Path) -> bool:
+    """Go on in a process of its own; false in the one that was called."""
+    if os.fork() != 0:
+        return False
+    os.setsid()
+    log = os.open(log_dir / "control.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    return True
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The program; its exit status."""
+    directory = pathlib.Path(os.environ.get(_PIPE_VARIABLE, "/tmp/nvidia-mps"))  # noqa: S108
+    if not stat.S_ISDIR(directory.stat().st_mode if directory.exists() else 0):
+        sys.stderr.write(f"Cannot access {_PIPE_VARIABLE}={directory}\n")
+        return 1
+    if not {"-f", "-d"} & set(arguments):
+        return _ask(directory, [line.strip() for line in sys.stdin if line.strip()])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        if other.connect_ex(str(directory / "control")) == 0:
+            sys.stdout.write("An instance of this daemon is already running\n")
+            return 1
+    log_dir = os.environ.get("CUDA_MPS_LOG_DIRECTORY", "/var/log/nvidia-mps")
+    if "-d" in arguments and not _background(pathlib.Path(log_dir)):
+        return 0
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Daemon(directory).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,33 @@
+"""What the settings make of the machine."""
+
+from dra_driver import settings
+from dra_driver.apps import host
+
+TABLE = """\
++-------------------------------------+
+| GPU compute policies:               |
+| GPU     Name           Value        |
+|=====================================|
+|   0   Timeslice       Medium        |
++-------------------------------------+
+"""
+
+
+def test_nvidia_smi_is_that_of_the_driver_root_with_the_libraries_of_the_settings(tmp_path):
+    program = tmp_path / "usr/bin/nvidia-smi"
+    library = tmp_path / "opt/mine/libnvidia-ml.so.1"
+    for path in (program, library):
+        path.parent.mkdir(parents=True)
+    library.touch()
+    environ = tmp_path / "environ"
+    program.write_text(f"#!/bin/sh\ncat /proc/$$/environ >{environ}\ncat <<'END'\n{TABLE}END\n")
+    program.chmod(0o755)
+    config = settings.KubeletPlugin(
+        node_name="here",
+        driver_root="/run/nvidia/driver",
+        driver_root_seen=tmp_path,
+        library_dirs=("/opt/mine",),
+    )
+
+    assert host.hardware(config).nvidia_smi.time_slice("GPU-1") == 2
+    assert environ.read_bytes() == f"LD_LIBRARY_PATH={library.parent}\0".encode()
