@@ -12,27 +12,33 @@ import pathlib
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
-from dra_driver import errors
-from dra_driver.model import mig, quantities, shares
+from dra_driver import errors, setting_types
+from dra_driver.model import mig, shares
 
 ENVIRONMENT_PREFIX = "DRA_DRIVER_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 _SERVICE_VARIABLE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_.*)")
 """What the kubelet sets for a Service that happens to be called `dra-driver-...`."""
 
-_COMMON_VARIABLES = {"node_name": "NODE_NAME", "kubeconfig": "KUBECONFIG"}
+_COMMON_VARIABLES = {
+    "node_name": "NODE_NAME",
+    "pod_namespace": "POD_NAMESPACE",
+    "kubeconfig": "KUBECONFIG",
+}
 """Variables of common use that serve where ours is not set."""
 
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 
 T = TypeVar("T", bound="Settings")
+_Enforcement = shares.Enforcement
+GpuRule = setting_types.GpuRule
 
 
 class Settings(pydantic.BaseModel):
@@ -57,52 +63,6 @@ class Settings(pydantic.BaseModel):
     def _absolute(cls, value: object) -> object:
         """The kubelet and the container runtime are told paths, and run elsewhere."""
         return value.absolute() if isinstance(value, pathlib.Path) else value
-
-
-def _shares(text: str) -> str:
-    if text != "off":
-        try:
-            shares.parse_count(text)
-        except errors.Rejected as error:
-            raise ValueError(str(error)) from error
-    return text
-
-
-_Enforcement = shares.Enforcement
-SharesText = Annotated[str, pydantic.BeforeValidator(str), pydantic.AfterValidator(_shares)]
-"""`off`, `memory`, or a number of shares."""
-
-
-def _size(text: str) -> str:
-    try:
-        amount = quantities.parse(text).value
-    except errors.Rejected as error:
-        raise ValueError(str(error)) from error
-    if amount < 2**20:
-        raise ValueError("at least 1Mi is needed")
-    return text
-
-
-SizeText = Annotated[str, pydantic.AfterValidator(_size)]
-"""A quantity of bytes, from 1Mi on."""
-
-
-class GpuRule(pydantic.BaseModel):
-    """Settings of those GPUs that a CEL expression matches, as one of a DeviceClass would."""
-
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
-
-    selector: Annotated[str, Field(min_length=1)]
-    mig_mode: mig.Mode | None = None
-    shares: SharesText | None = None
-
-    @pydantic.model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if self.mig_mode is None and self.shares is None:
-            raise ValueError("a rule needs migMode or shares")
-        return self
 
 
 class KubeletPlugin(Settings):
@@ -168,13 +128,13 @@ class KubeletPlugin(Settings):
         description="What is done with MIG: dynamic makes instances for claims, static uses those "
         "that an administrator made, off hands out whole GPUs only.",
     )
-    gpus: tuple[GpuRule, ...] = Field(
+    gpus: tuple[setting_types.GpuRule, ...] = Field(
         (),
         description="Settings for some of the GPUs: a list of objects with `selector`, a CEL "
         "expression over the attributes of the whole GPU, and `migMode`, `shares` or both; the "
         "first that matches counts. As a flag or variable: JSON.",
     )
-    shares: SharesText = Field(
+    shares: setting_types.SharesText = Field(
         "off",
         description="Let many claims consume a GPU or a partition: memory (they ask for memory and "
         "cores), or a number of equal shares; off gives each to one claim.",
@@ -184,8 +144,25 @@ class KubeletPlugin(Settings):
         description="Who sees to it that a share keeps to its limits: MPS, a daemon for each "
         "namespace and device, or None, nobody.",
     )
-    mps_shm_size: SizeText = Field(
+    mps_shm_size: setting_types.SizeText = Field(
         "1Gi", description="Shared memory (/dev/shm) of an MPS daemon and its clients, at most."
+    )
+    mps_launcher: Literal["process", "pod"] = Field(
+        "process",
+        description="What runs MPS daemons: detached processes, which end with the container that "
+        "the driver is in, or pods, which do not.",
+    )
+    mps_image: str = Field(
+        "", description="Image for the pods of MPS daemons: as a rule that of the driver."
+    )
+    mps_cpu: setting_types.AmountText = Field(
+        "10m", description="CPU that the pod of an MPS daemon requests."
+    )
+    mps_memory: setting_types.SizeText = Field(
+        "128Mi", description="Memory that the pod of an MPS daemon requests."
+    )
+    pod_namespace: Annotated[str, Field(pattern=rf"{_DNS_NAME}|^$", max_length=63)] = Field(
+        "", description="Namespace of the driver's pod, and of the pods of MPS daemons."
     )
     packing: Literal["pack", "spread", "adaptive"] = Field(
         "adaptive",

@@ -8,8 +8,8 @@ import json
 import threading
 
 from dra_driver import settings
-from dra_driver.adapters import ledgers, locks, nvml_mig, processes, records
-from dra_driver.apps import inventory, orphans, partitioning, preparing, recovering
+from dra_driver.adapters import ledgers, locks, nvml_compute, nvml_mig, processes, records
+from dra_driver.apps import inventory, orphans, partitioning, preparing, recovering, sharing
 from dra_driver.logic import cdi, planning, staleness
 from dra_driver.model import claims, mig
 from dra_driver.sim import gpu_operations, gpu_state, hardware
@@ -91,6 +91,16 @@ class Node:
         self.partitioner = partitioning.Partitioner(
             self.nvml, self.books, processes.Processes(self.proc).describe
         )
+        self.sharer = sharing.Sharer(
+            sharing.Tools(
+                found.nvidia_smi,
+                nvml_compute.ComputeModes(found.nvml),
+                found.launcher,
+                root / "mps",
+                shm_bytes=2**20,
+            ),
+            self.books,
+        )
         self.stopping = threading.Event()
         self.identity = planning.Node(DRIVER, POOL)
         self.preparer = preparing.Preparer(
@@ -98,7 +108,7 @@ class Node:
             self.store,
             api,
             self.gpus,
-            preparing.Effects(found.injector, self.partitioner),
+            preparing.Effects(found.injector, self.partitioner, self.sharer),
             stopping=self.stopping,
             on_change=lambda: None,
         )

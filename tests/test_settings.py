@@ -110,6 +110,12 @@ def test_the_defaults_are_those_of_a_usual_node():
         "adopt_foreign_mig": False,
         "shares": "off",
         "share_enforcement": "MPS",
+        "mps_launcher": "process",
+        "mps_shm_size": "1Gi",
+        "mps_cpu": "10m",
+        "mps_memory": "128Mi",
+        "mps_image": "",
+        "pod_namespace": "",
         "rescan_seconds": 10.0,
         "metrics_address": "",
         "simulate_gpus": None,
@@ -335,7 +341,9 @@ def test_what_follows_a_flag_says_what_it_is(parser):
         "boot-id-file": "FILE",
         "rolling-update-uid": "UID", "mig-mode": "dynamic|static|off", "gpus": "JSON",
         "packing": "pack|spread|adaptive", "repacking-seconds": "SECONDS",
-        "shares": "off|memory|N", "share-enforcement": "MPS|None",
+        "shares": "off|memory|N", "share-enforcement": "MPS|None", "mps-shm-size": "SIZE",
+        "mps-launcher": "process|pod", "mps-cpu": "CPU", "mps-memory": "MEMORY",
+        "mps-image": "IMAGE", "pod-namespace": "NAMESPACE",
         "adopt-foreign-mig": "[true|false]", "rescan-seconds": "SECONDS",
         "metrics-address": "HOST:PORT", "simulate-gpus": "SPEC", "simulation-dir": "DIR",
     }  # fmt: skip
@@ -348,7 +356,9 @@ def test_every_setting_has_a_variable_and_a_key_that_reach_it():
         "metrics_address": ":9090", "simulate_gpus": "t4:1", "library_dirs": "/a",
         "mig_mode": "static", "gpus": '[{"selector": "true", "migMode": "off"}]',
         "packing": "pack", "repacking_seconds": "7", "adopt_foreign_mig": "true",
-        "shares": "memory", "share_enforcement": "None",
+        "shares": "memory", "share_enforcement": "None", "mps_shm_size": "64Mi",
+        "mps_launcher": "pod", "mps_cpu": "1", "mps_memory": "1Gi", "mps_image": "i:1",
+        "pod_namespace": "gpu-system",
     }  # fmt: skip
     keys = typing.cast("dict[str, str]", {n: f.alias for n, f in Plugin.model_fields.items()})
     for name in Plugin.model_fields:

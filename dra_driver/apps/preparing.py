@@ -17,7 +17,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters import files, locks, records
 from dra_driver.apps import inventory, partitioning, sharing
 from dra_driver.logic import cdi, planning
-from dra_driver.model import claims, devices, prepared
+from dra_driver.model import claims, devices, prepared, shares
 
 T = TypeVar("T")
 
@@ -160,9 +160,9 @@ class Preparer:
         cards = plan.cards | self._recorded_cards(ref.uid)
         with self._store.locks.hold(cards, seconds=_left(deadline)):
             self._refuse_held(ref, plan, deadline)
-            self._refuse_over_use(ref, plan)
+            self._refuse_over_use(ref, plan, deadline)
             self._drop_other(ref, plan)
-            return self._carry_out(ref, plan)
+            return self._carry_out(ref, plan, deadline)
 
     def _plan(self, ref: claims.ClaimRef, claim: claims.ResourceClaim) -> planning.Plan:
         """The plan; a device that is not known may have appeared since the last look."""
@@ -177,7 +177,15 @@ class Preparer:
     def _planned(
         self, ref: claims.ClaimRef, claim: claims.ResourceClaim, snapshot: inventory.Snapshot
     ) -> planning.Plan:
-        return planning.plan(ref, claim, self._node, snapshot.offered, snapshot.divisions)
+        record = self._recorded(ref.uid)
+        # Shares that are prepared stay shares, also when the settings make none any more.
+        held = {
+            device.device: shares.Shares()
+            for device in (record.devices if record else ())
+            if device.share_id is not None
+        }
+        divisions = {**held, **snapshot.divisions}
+        return planning.plan(ref, claim, self._node, snapshot.offered, divisions)
 
     def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
         """Refuse a device that another claim has; one that is being given back is waited for."""
@@ -195,12 +203,21 @@ class Preparer:
                 f"claim {holding.holder}, whose pod has not ended on this node yet"
             )
 
-    def _refuse_over_use(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
+    def _refuse_over_use(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
         """Refuse shares of which there are too many, and settings that contradict each other."""
         others = self._others(ref.uid)
         self._sharer.check(plan.needs.remembered, others)
-        for problem in planning.over_use(plan, others, self._gpus.snapshot.divisions):
-            raise errors.Rejected(f"claim {ref}: {problem}. Delete the pods of some of its claims")
+        for found in planning.over_use(plan, others, self._gpus.snapshot.divisions):
+            for holding in found.holdings:
+                claim = self._source.fetch(holding.holder, deadline)
+                if not planning.is_held_in_earnest(holding, claim, self._node):
+                    raise errors.Retryable(
+                        f"claim {ref}: {found.problem}. That of {holding.holder} is still "
+                        "prepared, and its pod has not ended on this node yet"
+                    )
+            raise errors.Rejected(
+                f"claim {ref}: {found.problem}. Delete the pods of some of its claims"
+            )
 
     def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
         """Undo what was prepared for an earlier allocation of the same claim."""
@@ -215,7 +232,7 @@ class Preparer:
             self._undo(ref.uid)
 
     def _carry_out(
-        self, ref: claims.ClaimRef, plan: planning.Plan
+        self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float
     ) -> tuple[prepared.PreparedDevice, ...]:
         before = self._store.records.get(ref.uid)
         in_use = before is not None and self._may_be_in_use(before, plan)
@@ -235,7 +252,11 @@ class Preparer:
             # Also for a claim that is prepared already: a daemon may have ended meanwhile, and
             # after a reboot the directory of specs is empty.
             shared = self._sharer.set_up(
-                record, _uuids(record, plan), self._others(ref.uid), plan.needs.mps
+                record,
+                _uuids(record, plan),
+                self._others(ref.uid),
+                plan.needs.mps,
+                _left(deadline),
             )
             self._write_spec(record, plan, shared)
             if before != record:

@@ -81,19 +81,31 @@ def for_result(
         errors.Rejected: an entry names the request, and is for another type of device.
     """
     wanted = sharing.Kind.of(device_type)
-    for entry in reversed(tuple(found)):
+    entry = in_force(found, result, device_type)
+    if entry is not None:
         kind = entry.config.kind
-        named = entry.names(result)
-        if named and kind is not wanted:
+        if kind is not wanted:
             raise errors.Rejected(
                 f"request {result.request!r}, config[{entry.position}] ({entry.source}): {kind} "
                 f"cannot be applied to device {result.device.device} of type {device_type}: "
                 f"write a {wanted}, or take the request out of the config's `requests`"
             )
-        if named or (not entry.requests and kind is wanted):
-            return Choice(entry.config, entry.source, entry.position)
+        return Choice(entry.config, entry.source, entry.position)
     defaults = sharing.Vfio() if wanted is sharing.Kind.VFIO else None
     return Choice(sharing.Config(wanted, defaults))
+
+
+def in_force(
+    found: Iterable[Entry], result: claims.Result, device_type: sharing.DeviceType
+) -> Entry | None:
+    """The strongest entry that applies to a result: it names the request, whatever its kind, or
+    names none and is for the type. None where the defaults are in force.
+    """
+    wanted = sharing.Kind.of(device_type)
+    for entry in reversed(tuple(found)):
+        if entry.names(result) or (not entry.requests and entry.config.kind is wanted):
+            return entry
+    return None
 
 
 def _check_source(source: str, path: str) -> None:

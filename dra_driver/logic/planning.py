@@ -228,29 +228,40 @@ def _places(name: str, gpu: devices.Gpu) -> Iterator[mig.Placement]:
                 yield place
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class OverUse:
+    """A capacity of which claims together have more than there is, and who the others are."""
+
+    problem: str
+    holdings: tuple[Holding, ...]
+
+
 def over_use(
     plan: Plan, records: Iterable[prepared.Record], divisions: sharing_plan.Divisions
-) -> Iterator[str]:
+) -> Iterator[OverUse]:
     """Of which devices other claims' shares leave too little, and of what.
 
     The scheduler counts too; this is for when it counted with less than there is now.
     """
-    held = [device for record in records for device in record.devices]
-    for entry in plan.entries:
-        offer = plan.offers[entry.device]
-        division = divisions.get(entry.device)
-        if entry.share_id is None or division is None:
+    known = list(records)
+    for name in dict.fromkeys(e.device for e in plan.entries if e.share_id is not None):
+        division = divisions.get(name)
+        if division is None:
             continue
-        for name, amount in shares.capacity_of(offer, division).items():
+        own = [one for one in plan.entries if one.device == name]
+        others = [(record, one) for record in known for one in record.devices if one.device == name]
+        users = tuple(Holding(name, name, record.ref) for record, _ in others)
+        for capacity, amount in shares.capacity_of(plan.offers[name], division).items():
             used = sum(
-                quantities.parse(one.consumed[name]).value
-                for one in [*held, *plan.entries]
-                if one.device == entry.device and name in one.consumed
+                quantities.parse(one.consumed[capacity]).value
+                for one in [*own, *(other for _, other in others)]
+                if capacity in one.consumed
             )
             if used > amount.value:
-                yield (
-                    f"device {entry.device!r}, capacity {name}: {amount} is what it has, and its "
-                    f"claims together have {quantities.of_amount(used, amount.format)}"
+                yield OverUse(
+                    f"device {name!r}, capacity {capacity}: {amount} is what it has, and its "
+                    f"claims together have {quantities.of_amount(used, amount.format)}",
+                    users,
                 )
 
 

@@ -1,6 +1,7 @@
 """Devices that many claims consume, and what one share of them may take."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from dra_driver.logic import attributes
@@ -11,12 +12,15 @@ SHARES = "shares"
 MEMORY = "memory"
 ENFORCEMENT = "enforcement"
 _MIB = 2**20
+_SLICE = re.compile(r"memorySlice\d+")
 
 
 def shareable(device: slices.Device, kind: shares.Shares) -> slices.Device:
     """The device as one that many claims consume.
 
     Without a policy a share would take all of a capacity that it does not ask for, so each has one.
+    The memory slices of an instance are left out: no share has one for itself, and eight of them
+    would be more than Kubernetes allows in one device.
     One without memory that is known cannot be divided, and stays as it is.
     """
     memory = device.capacity.get(MEMORY)
@@ -24,7 +28,9 @@ def shareable(device: slices.Device, kind: shares.Shares) -> slices.Device:
     if not whole:
         return device
     by_count = kind.count is not None
-    capacity: dict[str, quantities.Quantity] = dict(device.capacity)
+    capacity = {
+        name: amount for name, amount in device.capacity.items() if not _SLICE.fullmatch(name)
+    }
     policies = {name: _policy(0, 0, capacity[name].value) for name in capacity if name != MEMORY}
     capacity[MEMORY] = quantities.of_bytes(whole)
     policies[MEMORY] = request_policies.RequestPolicy(
@@ -66,15 +72,29 @@ def limits(
     if kind.count is None:
         percent = consumed[CORES].value if CORES in consumed else 100
         return shares.Limits(asked or memory_bytes, percent)
-    number = consumed[SHARES].value if SHARES in consumed else 1
-    part = memory_bytes * number // kind.count // _MIB * _MIB
-    return shares.Limits(asked or part, max(100 * number // kind.count, 1))
+    percent = 100 * _count(consumed) // kind.count
+    return shares.Limits(asked or part(consumed, kind, memory_bytes), max(percent, 1))
+
+
+def part(
+    consumed: Mapping[str, quantities.Quantity], kind: shares.Shares, memory_bytes: int
+) -> int:
+    """How much of so much memory a share may have at most: a numbered one its part of it."""
+    if kind.count is None:
+        return memory_bytes
+    return memory_bytes * _count(consumed) // kind.count // _MIB * _MIB
+
+
+def _count(consumed: Mapping[str, quantities.Quantity]) -> int:
+    return consumed[SHARES].value if SHARES in consumed else 1
 
 
 def _policy(default: int, least: int, most: int) -> request_policies.RequestPolicy:
+    # Kubernetes refuses a step that leads beyond the capacity.
+    step = _number(1) if least < most else None
     return request_policies.RequestPolicy(
         default=_number(default),
-        within=request_policies.ValidRange(_number(least), _number(most), _number(1)),
+        within=request_policies.ValidRange(_number(least), _number(most), step),
     )
 
 

@@ -5,8 +5,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from dra_driver import errors
-from dra_driver.logic import cdi, config_checks, config_choice, shares
-from dra_driver.model import claims, devices, prepared, sharing
+from dra_driver.logic import cdi, config_checks, config_choice, configs, shares
+from dra_driver.model import claims, devices, prepared, quantities, sharing
 from dra_driver.model import shares as share_model
 
 Divisions = Mapping[str, share_model.Shares]
@@ -58,17 +58,20 @@ def needs(
     Raises:
         errors.Rejected: a config is invalid, or cannot work on its devices.
     """
-    found = config_choice.entries(claim.allocation.configs if claim.allocation else (), driver_name)
+    entries = _entries(ref, claim, driver_name)
+    _refuse_undivided(claimed, divisions)
     groups: dict[tuple[int | None, str], list[Claimed]] = {}
     choices: dict[int | None, config_choice.Choice] = {}
     for one in claimed:
         if one.result.admin_access:
             continue
-        choice = config_choice.for_result(found, one.result, one.type)
+        choice = _choice(ref, entries, one)
         choices[choice.position] = choice
         # A share has a daemon of its own kind: it is no part of a group.
         part = one.key if one.result.share_id is not None else ""
-        groups.setdefault((choice.position, part), []).append(one)
+        group = groups.setdefault((choice.position, part), [])
+        if all(one.key != other.key for other in group):
+            group.append(one)
     mps: list[prepared.MpsUse] = []
     slices: list[prepared.TimeSlice] = []
     settings: dict[str, sharing.Mps] = {}
@@ -108,6 +111,25 @@ def cap(uses: Iterable[prepared.MpsUse]) -> tuple[int | None, int | None]:
         None if None in percents else max((p for p in percents if p is not None), default=None),
         None if None in amounts else max((a for a in amounts if a is not None), default=None),
     )
+
+
+def _entries(
+    ref: claims.ClaimRef, claim: claims.ResourceClaim, driver_name: str
+) -> Sequence[config_choice.Entry]:
+    found = claim.allocation.configs if claim.allocation else ()
+    try:
+        return config_choice.entries(found, driver_name)
+    except errors.Rejected as error:
+        raise errors.Rejected(f"claim {ref}: {error}") from error
+
+
+def _choice(
+    ref: claims.ClaimRef, entries: Iterable[config_choice.Entry], one: Claimed
+) -> config_choice.Choice:
+    try:
+        return config_choice.for_result(entries, one.result, one.type)
+    except errors.Rejected as error:
+        raise errors.Rejected(f"claim {ref}: {error}") from error
 
 
 def _check(config: sharing.Config, group: Sequence[Claimed], subject: str) -> None:
@@ -163,6 +185,12 @@ def _mps_use(
     if is_share and _enforcement(first, divisions):
         limits = _limits(first, divisions)
         part = wanted.client_limit(limits.memory_bytes)
+        if not part:
+            raise errors.Rejected(
+                f"claim {ref}: a share of {names[0]} with {configs.quantity(limits.memory_bytes)} "
+                f"of memory is too small for maxClients {wanted.max_clients}: each process needs "
+                "at least 1Mi. Ask for more memory, or write a smaller maxClients"
+            )
         memory = part if memory is None else min(memory, part)
         percent = min(percent or 100, limits.percent)
     return prepared.MpsUse(
@@ -199,5 +227,26 @@ def _enforcement(one: Claimed, divisions: Divisions) -> bool:
 
 
 def _limits(one: Claimed, divisions: Divisions) -> share_model.Limits:
-    division = divisions[one.result.device.device]
-    return shares.limits(one.result.consumed_capacity, division, _memory(one.offer) or 0)
+    name = one.result.device.device
+    found = shares.limits(one.result.consumed_capacity, divisions[name], _memory(one.offer) or 0)
+    part = shares.part(one.result.consumed_capacity, divisions[name], _memory(one.offer) or 0)
+    if found.memory_bytes > part:
+        raise errors.Rejected(
+            f"request {one.result.request!r}: {quantities.of_bytes(found.memory_bytes)} of memory "
+            f"is more than its shares of device {name!r} have, which is "
+            f"{quantities.of_bytes(part)}: ask for more shares, or for less memory"
+        )
+    return found
+
+
+def _refuse_undivided(claimed: Iterable[Claimed], divisions: Divisions) -> None:
+    """Nobody would hold a share to its limits whose device is not divided any more."""
+    for one in claimed:
+        name = one.result.device.device
+        is_share = one.result.share_id is not None and not one.result.admin_access
+        if is_share and name not in divisions:
+            raise errors.Rejected(
+                f"request {one.result.request!r}: it has a share of device {name!r}, which is not "
+                "shared any more by the settings of this node. Delete the pod, so that the claim "
+                "can be allocated anew"
+            )

@@ -218,11 +218,11 @@ def test_a_config_that_cannot_be_honoured_is_refused_and_nothing_is_left(kubelet
     parameters = {
         "apiVersion": "resource.nvidia.com/v1beta1",
         "kind": "GpuConfig",
-        "sharing": {"strategy": "MPS"},
+        "sharing": {"strategy": "Exclusive"},
     }
     opaque = {"driver": api_cluster.DRIVER, "parameters": parameters}
     ref = cluster.claim("gpu-0", config=[{"source": "FromClaim", "opaque": opaque}])
-    assert "sharing" in kubelet.refusal(ref)
+    assert 'sharing.strategy: "Exclusive" is not allowed' in kubelet.refusal(ref)
     checks.is_free()
 
 

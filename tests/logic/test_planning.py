@@ -4,7 +4,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.logic import planning
-from dra_driver.model import claims, devices, prepared, slices
+from dra_driver.model import claims, devices, prepared, shares, slices
 
 NODE = planning.Node("gpu.nvidia.com", "node-1")
 UID = claims.ClaimUid("0a1b")
@@ -106,7 +106,8 @@ def test_shares_of_one_device_are_answers_of_their_own():
         result("b", "gpu-0", share_id=SHARE_2),
         result("c", "gpu-0", share_id=SHARE_1),
     )
-    assert plan(body).entries == (
+    divided = {"gpu-0": shares.Shares(2)}
+    assert planning.plan(REF, body, NODE, INVENTORY, divided).entries == (
         entry(("a", "c"), "gpu-0", share_id=SHARE_1),
         entry(("b",), "gpu-0", share_id=SHARE_2),
     )
@@ -148,36 +149,53 @@ def test_what_the_kubelet_is_told_does_not_depend_on_the_device_being_there():
 
 
 PLAIN = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+NOWHERE = PLAIN | {"kind": "MigDeviceConfig"}
+INVALID = "is invalid: "
 
 
 def config(parameters, *, driver="gpu.nvidia.com", requests=(), source=claims.FROM_CLAIM):
     return claims.OpaqueConfig(driver, parameters, requests, source)
 
 
-@pytest.mark.parametrize("requests", [(), ("gpu",), ("gpu/large",), ("other", "gpu")])
+def refused(*configs):
+    with pytest.raises(errors.Rejected) as caught:
+        plan(claim(result("gpu/large", "gpu-0"), configs=configs))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("requests", [(), ("gpu",), ("gpu/large",), ("other", "gpu"), ("nic",)])
 @pytest.mark.parametrize("source", [claims.FROM_CLASS, claims.FROM_CLAIM])
 @pytest.mark.parametrize(
-    "parameters",
+    ("parameters", "field"),
     [
-        PLAIN | {"sharing": {"strategy": "TimeSlicing"}},
-        PLAIN | {"kind": "MigDeviceConfig"},
-        PLAIN | {"apiVersion": "resource.nvidia.com/v2"},
-        {"kind": "GpuConfig"},
-        {},
+        (PLAIN | {"sharing": {"strategy": "Exclusive"}}, "sharing.strategy: "),
+        (PLAIN | {"surprise": 1}, 'strict decoding error: unknown field "surprise": '),
+        (PLAIN | {"apiVersion": "resource.nvidia.com/v2"}, "apiVersion: "),
+        ({"kind": "GpuConfig"}, "apiVersion: missing: "),
+        ({"any": "thing"}, "apiVersion: missing: "),
     ],
 )
-def test_a_config_that_would_be_ignored_is_refused(requests, source, parameters):
-    body = claim(
-        result("gpu/large", "gpu-0"),
-        configs=(config(parameters, requests=requests, source=source),),
-    )
-    with pytest.raises(errors.Rejected) as caught:
-        plan(body)
-    assert str(caught.value) == (
-        f"claim team-a/train (0a1b), request 'gpu/large', config from {source}: {parameters!r} is "
-        "not supported by this version of the driver; allowed for device 'gpu-0' is a GpuConfig "
-        "of resource.nvidia.com/v1beta1 without `sharing`. Remove the config from the claim or "
-        "the class"
+def test_a_config_that_says_what_nobody_knows_is_refused(requests, source, parameters, field):
+    text = refused(config(parameters, requests=requests, source=source))
+    assert text.startswith("claim team-a/train (0a1b): ")
+    assert " at status.allocation.devices.config[0].opaque.parameters is invalid: " in text
+    assert text.partition(INVALID)[2].startswith(field)
+
+
+def test_each_invalid_config_of_a_claim_is_told():
+    foreign = config({}, driver="nic.example.com")
+    text = refused(config({}, source=claims.FROM_CLASS), foreign, config(PLAIN), config({}))
+    assert text.startswith("claim team-a/train (0a1b): 2 configs are invalid: ")
+    assert [f"config[{number}]" in text for number in range(4)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("requests", [("gpu",), ("gpu/large",), ("other", "gpu")])
+@pytest.mark.parametrize("source", [claims.FROM_CLASS, claims.FROM_CLAIM])
+def test_a_config_for_a_request_whose_device_is_of_another_kind_is_refused(requests, source):
+    assert refused(config(NOWHERE, requests=requests, source=source)) == (
+        f"claim team-a/train (0a1b): request 'gpu/large', config[0] ({source}): MigDeviceConfig "
+        "cannot be applied to device gpu-0 of type gpu: write a GpuConfig, or take the request "
+        "out of the config's `requests`"
     )
 
 
@@ -185,10 +203,12 @@ def test_a_config_that_would_be_ignored_is_refused(requests, source, parameters)
     "harmless",
     [
         config(PLAIN),
+        config(PLAIN | {"sharing": {}}),
+        config(NOWHERE),
         config({"any": "thing"}, driver="nic.example.com"),
-        config({"any": "thing"}, requests=("nic",)),
-        config({"any": "thing"}, requests=("gpu/small",)),
-        config({"any": "thing"}, requests=("g",)),
+        config(NOWHERE, requests=("nic",)),
+        config(NOWHERE, requests=("gpu/small",)),
+        config(NOWHERE, requests=("g",)),
     ],
 )
 def test_a_config_that_asks_for_nothing_more_or_is_for_others_is_fine(harmless):
@@ -196,7 +216,22 @@ def test_a_config_that_asks_for_nothing_more_or_is_for_others_is_fine(harmless):
         result("gpu/large", "gpu-0"), result("nic", "eth0", driver="nic.example.com"),
         configs=(harmless,),
     )  # fmt: skip
-    assert plan(body).entries == (entry(("gpu",), "gpu-0"),)
+    made = plan(body)
+    assert made.entries == (entry(("gpu",), "gpu-0"),)
+    assert not made.needs.remembered
+
+
+@pytest.mark.parametrize("requests", [(), ("gpu",), ("gpu/large",)])
+@pytest.mark.parametrize("source", [claims.FROM_CLASS, claims.FROM_CLAIM])
+def test_a_config_that_can_be_honoured_is_part_of_the_plan(requests, source):
+    slicing = PLAIN | {"sharing": {"strategy": "TimeSlicing"}}
+    body = claim(
+        result("gpu/large", "gpu-0"),
+        configs=(config(slicing, requests=requests, source=source),),
+    )
+    assert plan(body).needs.remembered == prepared.Sharing(
+        time_slices=(prepared.TimeSlice(device="gpu-0", gpu="GPU-0", number=0),)
+    )
 
 
 @pytest.mark.parametrize("uid", ["0a1b2c3d-0000-4000-8000-000000000000", "a", "A-1", "x" * 63])

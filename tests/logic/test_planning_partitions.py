@@ -243,26 +243,43 @@ def test_a_plain_config_for_mig_devices_is_taken_for_them(device):
 
 
 @pytest.mark.parametrize(
-    ("device", "given", "allowed"),
+    ("device", "given", "of_type", "allowed"),
     [
-        (LARGE, config("GpuConfig"), "MigDeviceConfig"),
-        (STATIC, config("GpuConfig"), "MigDeviceConfig"),
-        (LARGE, config("MigDeviceConfig", sharing={"strategy": "MPS"}), "MigDeviceConfig"),
-        ("gpu-1", config("MigDeviceConfig"), "GpuConfig"),
-        (LARGE, config("VfioDeviceConfig"), "MigDeviceConfig"),
+        (LARGE, "GpuConfig", "mig", "MigDeviceConfig"),
+        (STATIC, "GpuConfig", "mig", "MigDeviceConfig"),
+        ("gpu-1", "MigDeviceConfig", "gpu", "GpuConfig"),
+        (LARGE, "VfioDeviceConfig", "mig", "MigDeviceConfig"),
+        ("gpu-1", "VfioDeviceConfig", "gpu", "GpuConfig"),
     ],
 )
 def test_a_config_of_another_kind_of_device_is_refused_with_that_which_is_allowed(
-    device, given, allowed
+    device, given, of_type, allowed
 ):
     with pytest.raises(errors.Rejected) as caught:
-        plan(result(device), configs=[given])
+        plan(result(device), configs=[config(given, requests=("gpu",))])
     assert str(caught.value) == (
-        f"claim team-a/train (0a1b), request 'gpu', config from FromClaim: {given.parameters!r} "
-        f"is not supported by this version of the driver; allowed for device {device!r} is a "
-        f"{allowed} of resource.nvidia.com/v1beta1 without `sharing`. Remove the config from the "
-        "claim or the class"
+        f"claim team-a/train (0a1b): request 'gpu', config[0] (FromClaim): {given} cannot be "
+        f"applied to device {device} of type {of_type}: write a {allowed}, or take the request "
+        "out of the config's `requests`"
     )
+
+
+def test_time_slices_on_a_partition_are_refused():
+    slicing = config("MigDeviceConfig", sharing={"strategy": "TimeSlicing"})
+    with pytest.raises(errors.Rejected, match=r'sharing\.strategy: "TimeSlicing" is not allowed'):
+        plan(result(LARGE), configs=[slicing])
+
+
+def test_mps_on_partitions_and_whole_gpus_is_set_up_for_each_kind_by_its_config():
+    mps = {"strategy": "MPS"}
+    made = plan(
+        result("gpu-1"), result(LARGE), result(ONE_LOW),
+        configs=[config("GpuConfig", sharing=mps), config("MigDeviceConfig", sharing=mps)],
+    )  # fmt: skip
+    uses = made.needs.remembered.mps
+    assert [(use.keys, use.exclusive) for use in uses] == [
+        (("gpu-1",), True), ((LARGE, ONE_LOW), False),
+    ]  # fmt: skip
 
 
 def test_each_request_of_a_claim_has_the_config_of_its_kind_of_device():
@@ -273,4 +290,7 @@ def test_each_request_of_a_claim_has_the_config_of_its_kind_of_device():
     made = plan(result("gpu-1", request="whole"), result(LARGE, request="part"), configs=configs)
     assert made.cards == {"gpu-0", "gpu-1"}
     with pytest.raises(errors.Rejected, match="request 'part'"):
-        plan(result(LARGE, request="part"), configs=[config("GpuConfig")])
+        plan(
+            result(LARGE, request="part"),
+            configs=[config("GpuConfig", requests=("part",))],
+        )

@@ -14,10 +14,10 @@ def device(name, kind="gpu", **facts):
     )
 
 
-def record(*devices, partitions=()):
+def record(*devices, partitions=(), **facts):
     return prepared.Record(
         uid="0a1b", namespace="team-a", name="train", phase=prepared.Phase.COMPLETED,
-        boot_id="boot", devices=devices, partitions=partitions,
+        boot_id="boot", devices=devices, partitions=partitions, **facts,
     )  # fmt: skip
 
 
@@ -71,3 +71,28 @@ def test_a_device_of_which_only_the_name_is_known_is_told_without_data(partition
 
 def test_a_claim_without_devices_has_nothing_to_tell():
     assert reports.of_record(record()) == ()
+
+
+def use(domain, *keys):
+    return prepared.MpsUse(domain=domain, keys=keys, devices=("gpu-0",))
+
+
+def test_of_two_shares_of_a_device_only_that_whose_daemon_is_down_is_not_ready():
+    sharing = prepared.Sharing(mps=(use("d1", "gpu-0-s1"), use("d2", "gpu-0-s2")))
+    both = record(device("gpu-0", share_id="s1"), device("gpu-0", share_id="s2"), sharing=sharing)
+
+    told = reports.of_record(both, {"d2": "it is gone", "d3": "another claim's"})
+
+    assert [(one.share_id, one.ready, one.reason, one.message) for one in told] == [
+        ("s1", True, "Prepared", "ready for containers"),
+        ("s2", False, "MpsDaemonDown", "it is gone"),
+    ]
+
+
+def test_all_devices_of_a_daemon_that_is_down_are_not_ready():
+    sharing = prepared.Sharing(mps=(use("d1", "gpu-0", "gpu-1"),))
+    three = record(device("gpu-0"), device("gpu-1"), device("gpu-2"), sharing=sharing)
+
+    told = reports.of_record(three, {"d1": "it is gone"})
+
+    assert [one.ready for one in told] == [False, False, True]

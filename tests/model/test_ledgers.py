@@ -21,7 +21,9 @@ TEXT = """{
     "size": 4
    }
   ],
-  "mode_switched": true
+  "mode_switched": true,
+  "time_slice_before": null,
+  "compute_mode_before": null
  }
 }
 """
@@ -58,6 +60,21 @@ def test_a_ledger_is_blank_while_it_tells_nothing():
     assert BLANK.adding(LOW).switched(on=True).without(LOW).switched(on=False).is_blank
 
 
+@pytest.mark.parametrize("field", ["time_slice_before", "compute_mode_before"])
+def test_what_a_gpu_was_set_to_before_is_told_even_where_it_was_nothing_special(field):
+    told = BLANK.model_copy(update={field: 0})
+    assert not told.is_blank
+    assert ledgers.decode(ledgers.encode(told)) == told
+    assert told.adding(LOW).switched(on=True).without(LOW).switched(on=False) == told
+
+
+def test_a_file_of_a_driver_that_set_nothing_of_the_kind_is_read():
+    document = json.loads(TEXT)
+    for field in ("time_slice_before", "compute_mode_before"):
+        del document["ledger"][field]
+    assert ledgers.decode(json.dumps(document)) == ledgers.decode(TEXT)
+
+
 def test_a_ledger_does_not_change():
     with pytest.raises(ValueError, match="frozen"):
         BLANK.mode_switched = True
@@ -90,9 +107,13 @@ SPOTS = st.builds(
 )
 
 
-@given(st.lists(SPOTS), st.booleans())
-def test_any_ledger_is_read_back_equal(spots, switched):
-    ledger = BLANK.switched(switched)
+BEFORE = st.one_of(st.none(), st.integers(0, 3))
+
+
+@given(st.lists(SPOTS), st.booleans(), BEFORE, BEFORE)
+def test_any_ledger_is_read_back_equal(spots, switched, time_slice, mode):
+    before = {"time_slice_before": time_slice, "compute_mode_before": mode}
+    ledger = BLANK.switched(switched).model_copy(update=before)
     for spot in spots:
         ledger = ledger.adding(spot)
     read = ledgers.decode(ledgers.encode(ledger))

@@ -165,6 +165,63 @@ def test_a_partition_has_a_place_from_the_start_and_an_instance_once_all_of_it_i
     assert PARTITION.model_copy(update={"gi": 0}).instance is not None
 
 
+# Sharing
+
+USE = prepared.MpsUse(
+    domain="d", keys=("gpu-0",), devices=("gpu-0",), percent=30, memory_bytes=2**30,
+    exclusive=True, gpus=("GPU-0",),
+)  # fmt: skip
+SLICE = prepared.TimeSlice(device="gpu-0", gpu="GPU-0", number=3)
+SHARE = DEVICE.model_copy(update={"share_id": "s", "consumed": {"memory": "10Gi"}})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sharing": prepared.Sharing(mps=(USE,))},
+        {"sharing": prepared.Sharing(time_slices=(SLICE,))},
+        {"devices": (DEVICE, SHARE)},
+    ],
+)
+def test_a_record_of_sharing_is_refused_by_a_driver_that_could_not_undo_it(change):
+    record = RECORD.model_copy(update=change)
+    text = prepared.encode(record)
+    assert json.loads(text)["version"] == 2
+    assert prepared.decode(text) == record
+
+
+def test_what_is_shared_is_written_out():
+    sharing = prepared.Sharing(mps=(USE,), time_slices=(SLICE,))
+    record = RECORD.model_copy(update={"sharing": sharing, "devices": (DEVICE, SHARE)})
+    body = json.loads(prepared.encode(record))["record"]
+    assert body["sharing"] == {
+        "mps": [
+            {
+                "domain": "d", "keys": ["gpu-0"], "devices": ["gpu-0"], "percent": 30,
+                "memory_bytes": 2**30, "exclusive": True, "gpus": ["GPU-0"],
+            }
+        ],
+        "time_slices": [{"device": "gpu-0", "gpu": "GPU-0", "number": 3}],
+    }  # fmt: skip
+    assert ["consumed" in device for device in body["devices"]] == [False, True]
+
+
+def test_a_record_that_shares_nothing_is_what_it_was_before():
+    assert not RECORD.sharing
+    named = RECORD.model_copy(update={"devices": (SHARE.model_copy(update={"consumed": {}}),)})
+    for record in (RECORD, named):
+        document = json.loads(prepared.encode(record))
+        assert document["version"] == 1
+        assert "sharing" not in document["record"]
+        assert "consumed" not in document["record"]["devices"][0]
+
+
+def test_the_checksum_covers_what_is_shared():
+    record = RECORD.model_copy(update={"sharing": prepared.Sharing(time_slices=(SLICE,))})
+    with pytest.raises(errors.Rejected, match="does not match the content"):
+        prepared.decode(prepared.encode(record).replace('"number": 3', '"number": 2'))
+
+
 NAMES = st.text(min_size=1, max_size=8)
 NUMBERS = st.integers(0, 99)
 RECORDS = st.builds(
@@ -178,6 +235,7 @@ RECORDS = st.builds(
             cdi_ids=st.lists(NAMES, max_size=2).map(tuple),
             share_id=st.one_of(st.none(), NAMES), admin_access=st.booleans(),
             kind=st.sampled_from(["gpu", "mig"]),
+            consumed=st.dictionaries(NAMES, NAMES, max_size=2),
         ),
         max_size=3,
     ).map(tuple),
@@ -190,6 +248,22 @@ RECORDS = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    sharing=st.builds(
+        prepared.Sharing,
+        mps=st.lists(
+            st.builds(
+                prepared.MpsUse,
+                domain=NAMES, keys=st.lists(NAMES, max_size=2).map(tuple),
+                devices=st.lists(NAMES, max_size=2).map(tuple),
+                percent=st.one_of(st.none(), NUMBERS), memory_bytes=st.one_of(st.none(), NUMBERS),
+                exclusive=st.booleans(), gpus=st.lists(NAMES, max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+        time_slices=st.lists(
+            st.builds(prepared.TimeSlice, device=NAMES, gpu=NAMES, number=NUMBERS), max_size=2
+        ).map(tuple),
+    ),
 )  # fmt: skip
 
 

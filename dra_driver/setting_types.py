@@ -1,0 +1,68 @@
+"""What a setting can be, where that is more than a plain type."""
+
+from typing import Annotated, Self
+
+import pydantic
+from pydantic import Field
+from pydantic.alias_generators import to_camel
+
+from dra_driver import errors
+from dra_driver.model import mig, quantities, shares
+
+
+def _shares(text: str) -> str:
+    if text != "off":
+        try:
+            shares.parse_count(text)
+        except errors.Rejected as error:
+            raise ValueError(str(error)) from error
+    return text
+
+
+def _word(value: object) -> str:
+    # YAML 1.1 reads an `off` without quotes as false.
+    return "off" if value is False else str(value)
+
+
+SharesText = Annotated[str, pydantic.BeforeValidator(_word), pydantic.AfterValidator(_shares)]
+"""`off`, `memory`, or a number of shares."""
+
+
+def _amount(text: str) -> str:
+    try:
+        amount = quantities.parse(text).value
+    except errors.Rejected as error:
+        raise ValueError(str(error)) from error
+    if amount <= 0:
+        raise ValueError("more than 0 is needed")
+    return text
+
+
+def _size(text: str) -> str:
+    if quantities.parse(_amount(text)).value < 2**20:
+        raise ValueError("at least 1Mi is needed")
+    return text
+
+
+AmountText = Annotated[str, pydantic.AfterValidator(_amount)]
+"""A quantity above 0."""
+SizeText = Annotated[str, pydantic.AfterValidator(_size)]
+"""A quantity of bytes, from 1Mi on."""
+
+
+class GpuRule(pydantic.BaseModel):
+    """Settings of those GPUs that a CEL expression matches, as one of a DeviceClass would."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    selector: Annotated[str, Field(min_length=1)]
+    mig_mode: mig.Mode | None = None
+    shares: SharesText | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.mig_mode is None and self.shares is None:
+            raise ValueError("a rule needs migMode or shares")
+        return self
