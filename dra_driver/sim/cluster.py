@@ -18,9 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc, kube
+from dra_driver.adapters import dra_grpc, kube, mps_local
 from dra_driver.logic import classes, emulation, selection
-from dra_driver.sim import claim_controller, kubelet, runtime, scheduler
+from dra_driver.model import mps
+from dra_driver.sim import (
+    claim_controller,
+    gpu_state,
+    host_nvidia_smi,
+    kubelet,
+    runtime,
+    scheduler,
+)
 from dra_driver.sim.api import options, server
 
 Json = dict[str, Any]
@@ -38,10 +46,14 @@ RuntimeFor = Callable[[pathlib.Path, pathlib.Path], runtime.Runtime]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node, with the GPUs that it simulates: `h100-80gb-hbm3:8`, or `none`."""
+    """A node, with the GPUs that it simulates: `h100-80gb-hbm3:8`, or `none`.
+
+    `flags` are more flags of its kubelet plugin.
+    """
 
     name: str
     gpus: str
+    flags: tuple[str, ...] = ()
 
 
 class Node:
@@ -59,9 +71,11 @@ class Node:
         self._kubeconfig = kubeconfig
         self._client = kube.Client(kubeconfig=kubeconfig, user_agent=f"kubelet/{spec.name}")
         self._process: subprocess.Popen[bytes] | None = None
-        # Of the socket paths the longest.
+        # Short: below it are the sockets of MPS daemons, whose paths are the longest.
+        self._state_dir = directory / "state"
+        self._gpus_dir = directory / "gpus"
         dra_grpc.check_socket_path(
-            directory / "kubelet" / "plugins_registry" / f"{DRIVER_NAME}-reg.sock",
+            self._mps_dir / ("0" * 16) / "daemon" / "control_privileged",
             setting="node name, or directory for temporary files (TMPDIR)",
         )
         directory.mkdir(parents=True)
@@ -87,8 +101,10 @@ class Node:
             *("--node-name", self.spec.name, "--driver-name", DRIVER_NAME),
             *("--kubeconfig", str(self._kubeconfig), "--log-format", "json"),
             *("--kubelet-root", str(self._directory / "kubelet")),
+            *("--state-dir", str(self._state_dir)),
             *("--cdi-dir", str(self.cdi_dir), "--rescan-seconds", "1"),
-            *("--simulate-gpus", self.spec.gpus),
+            *("--simulate-gpus", self.spec.gpus, "--simulation-dir", str(self._gpus_dir)),
+            *self.spec.flags,
         ]
         with (self._directory / "plugin.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -100,6 +116,13 @@ class Node:
                 # Ctrl-C in a terminal goes to its foreground group: the plugin is stopped in order.
                 start_new_session=True,
             )
+
+    def time_slices(self) -> Mapping[str, str]:
+        """The time slices of GPUs by UUID, where they are not the default: `Long`."""
+        cards = gpu_state.open_file(self._gpus_dir).read().gpus
+        return {
+            card.uuid: host_nvidia_smi.NAMES[card.time_slice] for card in cards if card.time_slice
+        }
 
     def check_alive(self) -> None:
         """Refuse to go on with a plugin that has ended.
@@ -128,13 +151,23 @@ class Node:
             self._client.close()
 
     def wait_ended(self) -> None:
-        """Wait until the plugin has ended; one that does not is killed."""
+        """Wait until the plugin has ended; one that does not is killed.
+
+        MPS daemons outlive plugins: those of claims that could not be unprepared are stopped here.
+        """
         if self._process is not None:
             try:
                 self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        launcher = mps_local.LocalLauncher(self._gpus_dir, private_shm=False)
+        for path in sorted(self._mps_dir.iterdir()) if self._mps_dir.is_dir() else ():
+            launcher.stop(_mps_daemon(self._mps_dir, path.name), STOP_SECONDS)
+
+    @property
+    def _mps_dir(self) -> pathlib.Path:
+        return self._state_dir / "mps"
 
 
 class Cluster:
@@ -224,6 +257,11 @@ class Cluster:
         client = kube.Client(kubeconfig=self.kubeconfig, user_agent=name)
         self._stack.callback(client.close)
         return client
+
+
+def _mps_daemon(root: pathlib.Path, name: str) -> mps.Daemon:
+    """The daemon that is at this place; what it serves is not asked for."""
+    return mps.daemon(root=str(root), daemon_id=name, device="GPU-0", shm_bytes=0)
 
 
 def _published(slices: Sequence[Json]) -> set[str]:

@@ -51,6 +51,8 @@ class Options:
     output: Literal["table", "json"] = "table"
     runtime: Literal["pretended", "podman"] = "pretended"
     timeout: float = SETTLE_SECONDS
+    plugin_flags: tuple[str, ...] = ()
+    """More flags for the kubelet plugins of all nodes."""
     emulate: str | None = None
     """A Kubernetes release whose scheduler's defects are reproduced."""
 
@@ -91,7 +93,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
         raise errors.Rejected(f"--node: {', '.join(twice)} is there twice; give each its own name")
     with tempfile.TemporaryDirectory(prefix="dra-") as name:
         embedded = cluster.Cluster(
-            options.nodes,
+            tuple(dataclasses.replace(n, flags=options.plugin_flags) for n in options.nodes),
             pathlib.Path(name),
             runtime_for=_runtime_for(options.runtime),
             behaviour=behaviour,

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dra_driver.adapters import kube
-from dra_driver.sim import cluster, outcome, runtime
+from dra_driver.model import quantities
+from dra_driver.sim import cluster, outcome, runtime, shared
 
 Json = dict[str, Any]
 
@@ -21,12 +22,17 @@ class _Past:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Scene:
-    """What a look found: claims by namespace and name, devices by driver, pool and name."""
+    """What a look found: claims by namespace and name, devices by driver, pool and name.
+
+    `warnings` are the last ones about pods, by UID, `time_slices` those of GPUs by UUID, where they
+    are not the default. `unschedulable` are the UIDs of pods that have been so.
+    """
 
     claims: Mapping[tuple[str, str], Json]
     devices: Mapping[tuple[str, str, str], Json]
-    warnings: Mapping[str, str]
-    refused: frozenset[str]
+    warnings: Mapping[str, Json]
+    time_slices: Mapping[str, str]
+    unschedulable: frozenset[str]
 
 
 class Observer:
@@ -48,7 +54,12 @@ class Observer:
             },
             devices=self._cluster.devices(),
             warnings=_warnings(events),
-            refused=frozenset(
+            time_slices={
+                uuid: name
+                for node in self._cluster.nodes.values()
+                for uuid, name in node.time_slices().items()
+            },
+            unschedulable=frozenset(
                 event["involvedObject"].get("uid", "")
                 for event in events
                 if event.get("reason") == "FailedScheduling"
@@ -79,8 +90,13 @@ class Observer:
         metadata, status = body["metadata"], body.get("status") or {}
         node = body["spec"].get("nodeName")
         phase, reason = _phase(status)
-        if phase == "Pending" and node is not None:
-            reason = scene.warnings.get(metadata["uid"], reason)
+        if (
+            phase == "Pending"
+            and node is not None
+            and (last := scene.warnings.get(metadata["uid"]))
+        ):
+            reason = last["message"]
+            phase = outcome.REFUSED if _is_refusal(last) else phase
         past = self._remember(body, phase, scene)
         nodes = self._cluster.nodes
         kubelet = nodes[node].kubelet if node in nodes else None
@@ -104,13 +120,13 @@ class Observer:
         before = self._past.get(metadata["uid"], _Past())
         had_devices = any(claim.devices for claim in before.claims)
         claims = tuple(
-            _claim(name, scene.claims.get((metadata["namespace"], name)), scene.devices)
+            _claim(name, scene.claims.get((metadata["namespace"], name)), scene)
             for name in _claim_names(body)
         )
         past = self._past[metadata["uid"]] = _Past(
             was_unschedulable=before.was_unschedulable
             or phase == outcome.UNSCHEDULABLE
-            or metadata["uid"] in scene.refused,
+            or metadata["uid"] in scene.unschedulable,
             has_run=before.has_run or phase in outcome.RUNS,
             claims=before.claims if had_devices and phase in _ENDED else claims,
         )
@@ -160,27 +176,46 @@ def _claim_names(pod: Json) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def _claim(
-    name: str, body: Json | None, devices: Mapping[tuple[str, str, str], Json]
-) -> outcome.Claim:
+def _claim(name: str, body: Json | None, scene: _Scene) -> outcome.Claim:
     allocation = ((body or {}).get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
-    found = []
-    for result in results:
-        key = (result["driver"], result["pool"], result["device"])
-        attributes = (devices.get(key) or {}).get("attributes") or {}
-        model, profile, uuid = (
-            (attributes.get(each) or {}).get("string")
-            for each in ("productName", "profile", "uuid")
-        )
-        found.append(outcome.Device(*key, model, profile, uuid))
-    return outcome.Claim(name, tuple(found))
+    return outcome.Claim(name, tuple(_device(result, scene) for result in results))
 
 
-def _warnings(events: Iterable[Json]) -> dict[str, str]:
+def _device(result: Json, scene: _Scene) -> outcome.Device:
+    key = (result["driver"], result["pool"], result["device"])
+    device = scene.devices.get(key) or {}
+    attributes = device.get("attributes") or {}
+    model, profile, uuid = (
+        (attributes.get(each) or {}).get("string") for each in ("productName", "profile", "uuid")
+    )
+    share = _share(result, device.get("capacity") or {})
+    return outcome.Device(
+        *key, model, profile, uuid, share, scene.time_slices.get(uuid) if uuid else None
+    )
+
+
+def _share(result: Json, capacity: Json) -> shared.Share | None:
+    if "shareID" not in result:
+        return None
+    number = (capacity.get("shares") or {}).get("value")
+    return shared.Share(
+        id=result["shareID"],
+        consumed=dict(result.get("consumedCapacity") or {}),
+        shares=quantities.parse(number).value if number is not None else None,
+    )
+
+
+def _is_refusal(event: Json) -> bool:
+    """Whether a driver said no; that a claim is not there yet, say, is none of it."""
+    unprepared = event.get("reason") == "FailedPrepareDynamicResources"
+    return unprepared and "NodePrepareResources failed" in event["message"]
+
+
+def _warnings(events: Iterable[Json]) -> dict[str, Json]:
     """The last warning about each object, by UID."""
     return {
-        event["involvedObject"]["uid"]: event["message"]
+        event["involvedObject"]["uid"]: event
         for event in sorted(events, key=lambda event: int(event["metadata"]["resourceVersion"]))
         if event.get("type") == "Warning" and event["involvedObject"].get("uid")
     }

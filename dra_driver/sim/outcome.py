@@ -7,7 +7,7 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters import terminal
-from dra_driver.sim import manifests, runtime
+from dra_driver.sim import manifests, runtime, shared
 
 Json = dict[str, Any]
 
@@ -15,15 +15,20 @@ EXPECT_ANNOTATION = "demo.dra-driver/expect"
 RUNNING = "Running"
 UNSCHEDULABLE = "Unschedulable"
 FAILED = "Failed"
+REFUSED = "Refused"
 WAITED = "Unschedulable, then Running"
-EXPECTATIONS = (RUNNING, UNSCHEDULABLE, WAITED)
+EXPECTATIONS = (RUNNING, UNSCHEDULABLE, REFUSED, WAITED)
 RUNS = (RUNNING, "Succeeded")
 """Phases of a pod whose containers run, or have run to their end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """An allocated device; model, MIG profile and UUID where its slice tells."""
+    """An allocated device; model, MIG profile and UUID where its slice tells.
+
+    `share` is there where other claims may have shares of it too, and `time_slice` where another
+    than the GPU's default one is set: `Long`.
+    """
 
     driver: str
     pool: str
@@ -31,12 +36,15 @@ class Device:
     model: str | None
     profile: str | None
     uuid: str | None
+    share: shared.Share | None = None
+    time_slice: str | None = None
 
     @property
     def kind(self) -> str:
-        """As people call it: `Tesla T4`, `1g.10gb of NVIDIA H100 80GB HBM3`."""
+        """As people call it: `Tesla T4`, `1g.10gb of NVIDIA H100`, `share of 4Gi of Tesla T4`."""
         model = self.model or self.driver
-        return f"{self.profile} of {model}" if self.profile else model
+        whole = f"{self.profile} of {model}" if self.profile else model
+        return self.share.of(whole) if self.share else whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,8 +59,9 @@ class Claim:
 class Pod:
     """A pod, what it was expected to become and what it became.
 
-    `phase` is the pod's phase, or `Unschedulable`; `reason` says why it does not run. `claims` of a
-    pod that has ended are those that it had. `ends` tells that its containers end by themselves.
+    `phase` is the pod's phase, or `Unschedulable`, or `Refused` where a driver does not prepare its
+    claims; `reason` says why it does not run. `claims` of a pod that has ended are those that it
+    had. `ends` tells that its containers end by themselves.
     """
 
     namespace: str
@@ -70,8 +79,8 @@ class Pod:
     @property
     def as_expected(self) -> bool:
         """Whether the pod reached the state that its manifest expects."""
-        if self.expected == UNSCHEDULABLE:
-            return self.phase == UNSCHEDULABLE
+        if self.expected in (UNSCHEDULABLE, REFUSED):
+            return self.phase == self.expected
         return self.phase in RUNS and (self.was_unschedulable or self.expected == RUNNING)
 
     @property
@@ -129,7 +138,7 @@ def _pod_json(pod: Pod) -> Json:
         "node": pod.node,
         "reason": pod.reason,
         "claims": [
-            {"name": claim.name, "devices": [dataclasses.asdict(d) for d in claim.devices]}
+            {"name": claim.name, "devices": [_device_json(device) for device in claim.devices]}
             for claim in pod.claims
         ],
         "containers": [
@@ -143,6 +152,12 @@ def _pod_json(pod: Pod) -> Json:
             for name, view in pod.containers.items()
         ],
     }
+
+
+def _device_json(device: Device) -> Json:
+    body = dataclasses.asdict(device)
+    time_slice = body.pop("time_slice")
+    return body | {"timeSlice": time_slice}
 
 
 def to_blocks(outcome: Outcome) -> tuple[terminal.Block, ...]:
@@ -166,11 +181,12 @@ def _details(pod: Pod) -> Iterator[str]:
     for claim in pod.claims:
         yield f"claim {claim.name}{'' if claim.devices else ': nothing is allocated'}"
         for device in claim.devices:
-            uuid = [device.uuid] if device.uuid else []
-            yield "  ".join(["", device.device, device.kind, *uuid])
+            more = [device.uuid, device.time_slice and f"time slice {device.time_slice}"]
+            yield "  ".join(["", device.device, device.kind, *filter(None, more)])
     for name, view in pod.containers.items():
         seen = [
             *view.output,
+            *_mps(view),
             *(f"{key}={value}" for key, value in view.env.items()),
             *view.device_nodes,
         ]
@@ -178,19 +194,30 @@ def _details(pod: Pod) -> Iterator[str]:
         yield from (f"  {line}" for line in seen)
 
 
+def _mps(view: runtime.View) -> Iterator[str]:
+    limits = shared.mps_limits(view.env)
+    if limits is not None:
+        yield f"MPS, each process: {', '.join(limits) or 'no limits'}"
+
+
 def to_tables(outcome: Outcome) -> tuple[terminal.Table, ...]:
     """The form that people read, at a glance: what became of each pod, and why others wait."""
-    pods = tuple(
+    rows: list[tuple[terminal.Cell, ...]] = [
         (full_name(pod), (pod.became, _style(pod)), pod.node or "-", _kinds(pod) or "-")
         for pod in outcome.pods
-    )
+    ]
+    columns: tuple[str, ...] = ("POD", "PHASE", "NODE", "DEVICES")
+    ways = [_sharing(pod) for pod in outcome.pods]
+    if any(ways):  # Most pods share nothing, and tables are wide.
+        columns += ("SHARING",)
+        rows = [(*row, way or "-") for row, way in zip(rows, ways, strict=True)]
     waiting = tuple(
         (full_name(pod), pod.reason or "no reason is known")
         for pod in outcome.pods
         if pod.phase not in RUNS
     )
     tables = [
-        terminal.Table("Pods", ("POD", "PHASE", "NODE", "DEVICES"), pods),
+        terminal.Table("Pods", columns, tuple(rows)),
         terminal.Table("Why pods do not run", ("POD", "REASON"), waiting),
     ]
     return tuple(table for table in tables if table.rows)
@@ -209,3 +236,12 @@ def _kinds(pod: Pod) -> str:
     """What the pod has, as `2x Tesla T4, 1g.10gb of NVIDIA H100 80GB HBM3`."""
     counts = collections.Counter(device.kind for claim in pod.claims for device in claim.devices)
     return ", ".join(kind if count == 1 else f"{count}x {kind}" for kind, count in counts.items())
+
+
+def _sharing(pod: Pod) -> str:
+    """How the pod shares, as `MPS: 30 %, 4Gi`, `time slice Long`; different ways only once."""
+    limits = [shared.mps_limits(view.env) for view in pod.containers.values()]
+    ways = [f"MPS: {', '.join(each) or 'no limits'}" for each in limits if each is not None]
+    slices = [device.time_slice for claim in pod.claims for device in claim.devices]
+    ways += [f"time slice {name}" for name in slices if name]
+    return "; ".join(dict.fromkeys(ways))

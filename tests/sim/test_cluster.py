@@ -10,7 +10,7 @@ import pytest
 from polling import until
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters import kube, mps_domain, pids
 from dra_driver.sim import cluster, runtime
 
 SPECS = (
@@ -56,8 +56,11 @@ def new_cluster():
             each.stop()
 
 
-def run_pod(running, name, product):
+def run_pod(running, name, product, sharing=None):
     """A pod with a GPU of that name, once it runs."""
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"} | (
+        {"sharing": sharing} if sharing else {}
+    )
     expression = f"device.attributes['gpu.nvidia.com'].productName == '{product}'"
     claim = {
         "metadata": {"name": name},
@@ -71,7 +74,8 @@ def run_pod(running, name, product):
                             "selectors": [{"cel": {"expression": expression}}],
                         },
                     }
-                ]
+                ],
+                "config": [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}],
             }
         },
     }
@@ -170,6 +174,36 @@ def test_nothing_runs_and_nothing_is_prepared_when_it_has_stopped(new_cluster):
     assert list(node.cdi_dir.iterdir()) == []
     with pytest.raises(kube.Unavailable):
         kube.Client(kubeconfig=made.kubeconfig, user_agent="late").list(kube.PODS)
+
+
+def test_a_daemon_that_a_killed_plugin_left_is_stopped_with_the_cluster(new_cluster):
+    made = new_cluster(cluster.NodeSpec("one", "t4:1"))
+    made.start()
+    assert made.wait_ready(GOES_ON)
+    run_pod(made, "train", "Tesla T4", sharing={"strategy": "MPS"})
+    node = made.nodes["one"]
+    [directory] = node._mps_dir.iterdir()
+    domain = mps_domain.Domain(directory)
+    ready = domain.ready()
+    left = [domain.supervisor(), pids.Process(ready.pid, ready.start_time)]
+    node._process.kill()
+    node._process.wait()
+    assert [pids.is_alive(process) for process in left] == [True, True]
+    made.stop()
+    assert [pids.is_alive(process) for process in left] == [False, False]
+    assert list(node._mps_dir.iterdir()) == []
+
+
+def test_a_node_has_the_flags_of_its_own(new_cluster):
+    made = new_cluster(
+        cluster.NodeSpec("one", "t4:1", ("--shares=memory",)), cluster.NodeSpec("two", "t4:1")
+    )
+    made.start()
+    assert made.wait_ready(GOES_ON)
+    assert {
+        pool: device.get("allowMultipleAllocations", False)
+        for (_, pool, _), device in made.devices().items()
+    } == {"one": True, "two": False}
 
 
 def test_a_plugin_that_ends_at_its_start_is_told_of_with_its_log(new_cluster):

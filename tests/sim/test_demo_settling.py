@@ -39,6 +39,10 @@ def result(*args, **fields):
         (result("Running", expected="Unschedulable"), 0.0, "podman", True),
         (result("Pending", expected=outcome.WAITED), LONG, "pretended", False),
         (result("Unschedulable", expected=outcome.WAITED), LONG, "pretended", True),
+        (result("Refused", expected=outcome.REFUSED), 0.2, "podman", True),
+        # It is asked for again, and may be prepared then.
+        (result("Refused"), 0.2, "pretended", False),
+        (result("Refused"), LONG, "pretended", True),
     ],
 )
 def test_the_wait_ends_when_nothing_more_can_come(what, seconds, engine, settled):

@@ -1,9 +1,11 @@
 """What is shown of a demo; how it is gathered is tested with whole demos."""
 
+import dataclasses
+
 import pytest
 
 from dra_driver import errors
-from dra_driver.sim import outcome, runtime
+from dra_driver.sim import outcome, runtime, shared
 
 TEXT = "GPU 0: Tesla T4 (UUID: GPU-1)"
 T4 = outcome.Device("gpu.nvidia.com", "mixed", "gpu-0", "Tesla T4", None, "GPU-1")
@@ -40,6 +42,11 @@ def shown(*pods):
         ("Unschedulable", "Unschedulable", True),
         ("Unschedulable", "Running", False),
         ("Unschedulable", "Pending", False),
+        ("Unschedulable", "Refused", False),
+        ("Refused", "Refused", True),
+        ("Refused", "Running", False),
+        ("Refused", "Pending", False),
+        ("Running", "Refused", False),
         ("Unschedulable, then Running", "Running", False),
         ("Unschedulable, then Running", "Unschedulable", False),
     ],
@@ -105,6 +112,8 @@ def test_the_json_has_the_documented_shape():
                                 "model": "Tesla T4",
                                 "profile": None,
                                 "uuid": "GPU-1",
+                                "share": None,
+                                "timeSlice": None,
                             }
                         ],
                     }
@@ -155,6 +164,54 @@ def test_a_block_tells_what_a_pod_has_and_what_its_containers_see():
     )
 
 
+SHARE = dataclasses.replace(
+    T4, share=shared.Share("a1", {"memory": "4Gi", "cores": "30"}), time_slice="Long"
+)
+LIMITED = runtime.View(
+    {shared.PIPE: "/tmp/nvidia-mps", shared.PERCENT: "30", shared.MEMORY: "0=4096M"}, (), (), ()
+)
+UNLIMITED = runtime.View({shared.PIPE: "/tmp/nvidia-mps"}, (), (), ())
+
+
+def test_the_json_has_shares_and_time_slices():
+    [found] = outcome.to_json(shown(pod(claims=(outcome.Claim("c", (SHARE,)),))))["pods"]
+    [device] = found["claims"][0]["devices"]
+    assert device["share"] == {
+        "id": "a1", "consumed": {"memory": "4Gi", "cores": "30"}, "shares": None,
+    }  # fmt: skip
+    assert device["timeSlice"] == "Long"
+
+
+def test_a_block_tells_of_shares_time_slices_and_limits():
+    body = pod(
+        claims=(outcome.Claim("c", (SHARE,)),), containers={"main": LIMITED, "side": UNLIMITED}
+    )
+    [block] = outcome.to_blocks(shown(body))
+    assert block.lines == (
+        "claim c",
+        "  gpu-0  share of 4Gi, 30 % of Tesla T4  GPU-1  time slice Long",
+        "container main sees",
+        "  MPS, each process: 30 %, 4Gi",
+        "  CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps",
+        "  CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
+        "  CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=4096M",
+        "container side sees",
+        "  MPS, each process: no limits",
+        "  CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps",
+    )
+
+
+def test_the_table_has_a_column_for_sharing_where_a_pod_shares():
+    both = {"main": LIMITED, "same": LIMITED, "side": UNLIMITED, "none": VIEW}
+    pods = (pod(claims=(outcome.Claim("c", (SHARE, SHARE)),), containers=both), pod("alone"))
+    [table] = outcome.to_tables(shown(*pods))
+    assert table.columns == ("POD", "PHASE", "NODE", "DEVICES", "SHARING")
+    assert [row[3:] for row in table.rows] == [
+        ("2x share of 4Gi, 30 % of Tesla T4", "MPS: 30 %, 4Gi; MPS: no limits; time slice Long"),
+        ("Tesla T4", "-"),
+    ]
+
+
 def test_a_pod_that_got_nothing_has_no_block():
     assert outcome.to_blocks(shown(WAITING)) == ()
 
@@ -203,7 +260,7 @@ def test_what_no_pod_becomes_is_refused_as_an_expectation():
         outcome.check_expectations(pods)
     assert str(refused.value) == (
         "Pod team/train: annotation demo.dra-driver/expect: 'running'; "
-        "write one of: Running; Unschedulable; Unschedulable, then Running"
+        "write one of: Running; Unschedulable; Refused; Unschedulable, then Running"
     )
 
 
