@@ -65,7 +65,9 @@ def _granted(body: Json, snapshot: snapshots.Snapshot) -> Iterator[Granted]:
             admin_access=result.admin_access,
             share_id=result.share_id or "",
             consumed=tuple(
-                f"{name} {amount}" for name, amount in sorted(result.consumed_capacity.items())
+                f"{name} {amount}"
+                for name, amount in sorted(result.consumed_capacity.items())
+                if amount.amount
             ),
             configs=tuple(
                 Config(_SOURCES.get(config.source, config.source), config.parameters)

@@ -57,7 +57,11 @@ def _occupants(device: slices.DeviceId, snapshot: snapshots.Snapshot) -> Iterato
                 request=result.request,
                 share_id=result.share_id or "",
                 admin_access=result.admin_access,
-                consumed={k: str(v) for k, v in sorted(result.consumed_capacity.items())},
+                consumed={
+                    name: str(amount)
+                    for name, amount in sorted(result.consumed_capacity.items())
+                    if amount.amount
+                },
                 pods=tuple(_pods(holder.namespace, status, snapshot)),
                 mig_uuid=_mig_uuid(reported),
                 conditions={
