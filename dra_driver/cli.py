@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dra_driver import errors, settings, telemetry
+from dra_driver import errors, settings, telemetry, webhook_settings
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
@@ -46,11 +46,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings.add_flags(plugin, settings.KubeletPlugin)
     plugin.set_defaults(run=_kubelet_plugin)
+    _add_probe(commands)
     _add_demo(commands)
     _add_explain(commands)
     _add_status(commands)
     _add_mps_daemon(commands)
+    _add_webhook(commands)
     return parser
+
+
+def _add_probe(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    # Without `help` the command is not listed: probes of containers run it, people seldom do.
+    probe = commands.add_parser(
+        "probe",
+        description="Exit with 0 if the kubelet plugin with these settings can prepare claims.",
+        allow_abbrev=False,
+    )
+    probe.add_argument("--allow-starting", action="store_true", help="it need not be ready yet")
+    settings.add_flags(probe, settings.KubeletPlugin)
+    probe.set_defaults(run=_probe)
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from dra_driver.apps import probe  # noqa: PLC0415 - only what a command needs
+
+    probe.check(_settings(settings.KubeletPlugin, options), allow_starting=options.allow_starting)
+    return 0
 
 
 def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -60,7 +81,8 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         description="Start an embedded cluster (API server, scheduler, kubelets, the real driver "
         "on simulated GPUs), apply manifests, and show what each pod gets. The exit status is 0 "
         "only if each pod became what its annotation demo.dra-driver/expect says: Running (the "
-        "default), Unschedulable, or 'Unschedulable, then Running'. Objects with the annotation "
+        "default), Unschedulable, Refused (a driver does not prepare its claims), or "
+        "'Unschedulable, then Running'. Objects with the annotation "
         'demo.dra-driver/step: "2" are applied once the pods of step 1 (the default) have run.',
         allow_abbrev=False,
     )
@@ -109,6 +131,14 @@ def _add_demo_inputs(demo: argparse.ArgumentParser) -> None:
         metavar="NAME=MODEL:COUNT[,MODEL:COUNT]...",
         help="a node and its simulated GPUs; may be repeated. Default: three nodes with A100, "
         "H100, and T4 with V100",
+    )
+    demo.add_argument(
+        "--plugin-setting",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the kubelet plugins of all nodes, named as its flag: shares=memory; "
+        "may be repeated",
     )
 
 
@@ -242,10 +272,20 @@ def _add_mps_daemon(commands: "argparse._SubParsersAction[argparse.ArgumentParse
         action="store_true",
         help="have the daemon's own shared memory at /dev/shm, not the machine's (needs root)",
     )
+    daemon.add_argument(
+        "--check",
+        action="store_true",
+        help="run nothing; the exit status is 0 if the daemon is ready with its limits, else 1",
+    )
     daemon.set_defaults(run=_mps_daemon)
 
 
 def _mps_daemon(options: argparse.Namespace) -> int:
+    if options.check:
+        from dra_driver.apps import mps_check  # noqa: PLC0415 - only what a command needs
+
+        mps_check.check(options.file)
+        return 0
     telemetry.configure(level="info", log_format="auto")
     from dra_driver.apps import mps_daemon  # noqa: PLC0415 - only what a command needs
 
@@ -254,6 +294,35 @@ def _mps_daemon(options: argparse.Namespace) -> int:
             file=options.file, driver_root=options.driver_root, private_shm=options.private_shm
         )
     ).run()
+    return 0
+
+
+def _add_webhook(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    webhook = commands.add_parser(
+        "webhook",
+        help="refuse configs that cannot work when they are applied; two in a cluster",
+        description="Answer the API server's AdmissionReviews: configs of the driver in claims, "
+        "templates and device classes are refused if they cannot work, and warned of if they will "
+        "surprise. Settings come from defaults, then the settings file, then the environment, "
+        "then flags: later ones win.",
+        allow_abbrev=False,
+    )
+    settings.add_flags(webhook, webhook_settings.Webhook)
+    webhook.set_defaults(run=_webhook)
+
+
+def _webhook(options: argparse.Namespace) -> int:
+    stop = _stop_on_signals()
+    config = _settings(webhook_settings.Webhook, options)
+    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    from dra_driver.apps import webhook  # noqa: PLC0415 - only what a command needs
+
+    webhook.Webhook(
+        config,
+        lambda config: webhook.certificate_source(
+            config, user_agent=f"dra-driver/{VERSION} webhook"
+        ),
+    ).run(stop)
     return 0
 
 
@@ -271,7 +340,7 @@ def _demo(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()  # First of all: what follows takes a while, and leaves things behind.
     telemetry.configure(level="error", log_format="console")
     try:
-        from dra_driver.sim import demo  # noqa: PLC0415 - needs what a node does not have
+        from dra_driver.sim import demo, plugin_settings  # noqa: PLC0415 - not on every node
     except ModuleNotFoundError as error:
         raise errors.Fatal(
             f"the embedded cluster needs {error.name}: pip install 'dra-driver[sim]'"
@@ -285,6 +354,7 @@ def _demo(options: argparse.Namespace) -> int:
         output=options.output,
         runtime=options.runtime,
         timeout=options.timeout,
+        plugin_flags=plugin_settings.flags(options.plugin_setting),
         emulate=options.emulate,
     )
     return demo.run(asked, stop, terminal.Terminal())

@@ -148,6 +148,83 @@ class Metrics:
         return MetricsServer(server, thread)
 
 
+class Review:
+    """What became of one AdmissionReview."""
+
+    def __init__(self) -> None:
+        self.resource, self.outcome, self.warnings = "other", "malformed", 0
+
+    def decided(self, resource: str, *, allowed: bool, warnings: int) -> None:
+        """It was answered."""
+        self.resource, self.warnings = resource, warnings
+        self.outcome = "allowed" if allowed else "refused"
+
+
+class WebhookMetrics:
+    """The webhook's metrics, in a registry of their own."""
+
+    def __init__(self, driver_name: str) -> None:
+        """Series that can be known beforehand exist from the start, at zero."""
+        self._registry = prometheus_client.CollectorRegistry()
+        self._driver = driver_name
+        self._reviews = prometheus_client.Counter(
+            "dra_driver_webhook_reviews_total",
+            "AdmissionReviews, by resource and outcome (allowed, refused, malformed).",
+            ["driver", "resource", "outcome"],
+            registry=self._registry,
+        )
+        self._warnings = prometheus_client.Counter(
+            "dra_driver_webhook_warnings_total",
+            "Warnings given, by resource.",
+            ["driver", "resource"],
+            registry=self._registry,
+        )
+        self._seconds = prometheus_client.Histogram(
+            "dra_driver_webhook_review_duration_seconds",
+            "Time that one AdmissionReview took, by resource.",
+            ["driver", "resource"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._until = prometheus_client.Gauge(
+            "dra_driver_webhook_certificate_not_after_seconds",
+            "When the certificate that is served runs out, in Unix time; 0 without one.",
+            ["driver"],
+            registry=self._registry,
+        )
+        self.certificate_until(0)
+        for resource in ("resourceclaims", "resourceclaimtemplates", "deviceclasses"):
+            self._warnings.labels(driver_name, resource)
+            self._seconds.labels(driver_name, resource)
+            for outcome in ("allowed", "refused"):
+                self._reviews.labels(driver_name, resource, outcome)
+        self._reviews.labels(driver_name, "other", "malformed")
+
+    @contextlib.contextmanager
+    def review(self) -> Iterator[Review]:
+        """Count and time one review; it is malformed unless it says otherwise."""
+        start = time.perf_counter()
+        review = Review()
+        try:
+            yield review
+        finally:
+            labels = (self._driver, review.resource)
+            self._seconds.labels(*labels).observe(time.perf_counter() - start)
+            self._reviews.labels(*labels, review.outcome).inc()
+            self._warnings.labels(*labels).inc(review.warnings)
+
+    def certificate_until(self, timestamp: float) -> None:
+        """When the certificate that is served now runs out, in Unix time."""
+        self._until.labels(self._driver).set(timestamp)
+
+    def text(self) -> tuple[bytes, str]:
+        """All of them in Prometheus' text format, and its content type."""
+        return (
+            prometheus_client.generate_latest(self._registry),
+            prometheus_client.CONTENT_TYPE_LATEST,
+        )
+
+
 class MetricsServer:
     """A running `/metrics` endpoint."""
 

@@ -103,12 +103,13 @@ class Node:
         )
         self.stopping = threading.Event()
         self.identity = planning.Node(DRIVER, POOL)
+        self.effects = preparing.Effects(found.injector, self.partitioner, self.sharer)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,
             api,
             self.gpus,
-            preparing.Effects(found.injector, self.partitioner, self.sharer),
+            self.effects,
             stopping=self.stopping,
             on_change=lambda: None,
         )
@@ -117,7 +118,7 @@ class Node:
             self.store.records,
             self.books,
             self.held,
-            self.partitioner,
+            self.effects,
             adopt=adopt,
             on_change=lambda: None,
         )

@@ -17,7 +17,7 @@ MULTIPROCESSOR_COUNT = 16
 OUT_OF_MEMORY = 2
 
 
-class Failed(Exception):
+class CudaError(Exception):
     pass
 
 
@@ -34,7 +34,7 @@ def main():
     cuda = ctypes.CDLL("libcuda.so.1")
     try:
         say(use(cuda, options.most))
-    except Failed as error:
+    except CudaError as error:
         say({"error": str(error)})
         return
     if options.hold:
@@ -57,7 +57,7 @@ def use(cuda, most):
         if answer == OUT_OF_MEMORY:
             break
         if answer != 0:
-            raise Failed(f"cuMemAlloc: {answer}")
+            raise CudaError(f"cuMemAlloc: {answer}")
         allocated += BLOCK
     return {"sms": sms.value, "free": free.value, "total": total.value, "allocated": allocated}
 
@@ -65,7 +65,7 @@ def use(cuda, most):
 def check(cuda, name, *arguments):
     answer = getattr(cuda, name)(*arguments)
     if answer != 0:
-        raise Failed(f"{name}: {answer}")
+        raise CudaError(f"{name}: {answer}")
 
 
 def say(document):

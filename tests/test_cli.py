@@ -248,6 +248,7 @@ def test_the_demo_takes_files_nodes_and_options(played):
         "demo", "-f", "a.yaml", "--file", "folder", "--node", "one=t4:1",
         "--node", "two=h100-80gb-hbm3:8,t4:2", "--keep", "--output", "json",
         "--runtime", "podman", "--timeout", "2.5", "--emulate", "1.36.2",
+        "--plugin-setting", "shares=memory", "--plugin-setting", "packing=spread",
     )  # fmt: skip
     assert played[0][0] == demo.Options(
         files=(pathlib.Path("a.yaml"), pathlib.Path("folder")),
@@ -256,6 +257,7 @@ def test_the_demo_takes_files_nodes_and_options(played):
         output="json",
         runtime="podman",
         timeout=2.5,
+        plugin_flags=("--shares=memory", "--packing=spread"),
         emulate="1.36.2",
     )
 
@@ -264,6 +266,13 @@ def test_the_demo_takes_files_nodes_and_options(played):
 def test_a_node_that_is_none_is_told_and_ends_with_1(played, capsys, node):
     assert run("demo", "--node", node) == 1
     assert capsys.readouterr().err.startswith("dra-driver: ")
+    assert played == []
+
+
+@pytest.mark.parametrize("setting", ["shares", "sharing=MPS", "shares=many", "node-name=x"])
+def test_a_setting_that_plugins_do_not_have_is_told_and_ends_with_1(played, capsys, setting):
+    assert run("demo", "--plugin-setting", setting) == 1
+    assert capsys.readouterr().err.startswith("dra-driver: --plugin-setting")
     assert played == []
 
 

@@ -14,7 +14,7 @@ def resolve(environment=NODE, **flags):
 def test_daemons_are_processes_unless_pods_are_asked_for():
     assert resolve().mps_launcher == "process"
     assert resolve(mps_launcher="pod").mps_launcher == "pod"
-    with pytest.raises(errors.Fatal, match="'container'.*'process' or 'pod'"):
+    with pytest.raises(errors.Fatal, match=r"'container'.*'process' or 'pod'"):
         resolve(mps_launcher="container")
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 import grpc
 
 from dra_driver import errors
-from dra_driver.adapters import dra_protocol
+from dra_driver.adapters import dra_health, dra_protocol
 from dra_driver.model import claims, prepared
 
 PLUGIN_TYPE = "DRAPlugin"
@@ -186,9 +186,13 @@ def registration_server(
     return server
 
 
-def dra_server(path: pathlib.Path, handler: Handler) -> Server:
-    """A server for prepare and unprepare, in every version, from one handler."""
+def dra_server(
+    path: pathlib.Path, handler: Handler, health: dra_health.Source | None = None
+) -> Server:
+    """A server for prepare and unprepare, in every version, from one handler; and for health."""
     server = Server(path)
+    if health is not None:
+        server.add(dra_protocol.HEALTH_SERVICE, {"NodeWatchResources": _watch(health)})
     for version, messages in dra_protocol.dra.items():
         server.add(f"{dra_protocol.DRA_PACKAGES[version]}.DRAPlugin", _dra(handler, messages))
     return server
@@ -218,6 +222,16 @@ def _dra(
         "NodePrepareResources": _unary(prepare, messages.NodePrepareResourcesRequest),
         "NodeUnprepareResources": _unary(unprepare, messages.NodeUnprepareResourcesRequest),
     }
+
+
+def _watch(health: dra_health.Source) -> "grpc.RpcMethodHandler[Any, Any]":
+    def watch(_request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(health.wake)
+        return dra_health.responses(health, context.is_active)
+
+    return grpc.unary_stream_rpc_method_handler(
+        watch, response_serializer=lambda message: message.SerializeToString()
+    )
 
 
 def _unary(

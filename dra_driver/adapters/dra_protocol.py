@@ -1,8 +1,9 @@
 """The protobuf messages of plugin registration and of the DRA plugin service.
 
 Source: Kubernetes 1.36, `staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto` and
-`.../dra/{v1,v1beta1}/api.proto`. The messages are few and frozen, so they are built here from a
-table at import; no generated code has to match the protobuf runtime.
+`.../dra/{v1,v1beta1}/api.proto`, `.../dra-health/v1alpha1/api.proto`. The messages are few and
+frozen, so they are built here from a table at import; no generated code has to match the protobuf
+runtime.
 """
 
 from typing import Any
@@ -16,8 +17,12 @@ DRA_PACKAGES = {
 }
 """What GetInfo advertises, in the order of preference, and the proto package behind it."""
 
+HEALTH_SERVICE = "v1alpha1.DRAResourceHealth"
+"""As GetInfo advertises it, and as it is called: its proto package has no longer name."""
+
 _Field = descriptor_pb2.FieldDescriptorProto
-_STRING, _BOOL, _MESSAGE = _Field.TYPE_STRING, _Field.TYPE_BOOL, _Field.TYPE_MESSAGE
+_STRING, _MESSAGE = _Field.TYPE_STRING, _Field.TYPE_MESSAGE
+_MARKED = {"?": _Field.TYPE_BOOL, "#": _Field.TYPE_INT64}
 
 _REGISTRATION = {
     "InfoRequest": [],
@@ -35,8 +40,23 @@ _DRA = {
     "NodeUnprepareResourceResponse": ["error"],
     "NodeUnprepareResourcesResponse": ["claims{} NodeUnprepareResourceResponse"],
 }
+_HEALTH = {
+    "NodeWatchResourcesRequest": [],
+    "NodeWatchResourcesResponse": ["devices* DeviceHealth"],
+    "DeviceIdentifier": ["pool_name", "device_name"],
+    "DeviceHealth": [
+        "device DeviceIdentifier",
+        "health#",
+        "last_updated_time#",
+        "health_check_timeout_seconds#",
+        "message",
+    ],
+}
 """Message -> its fields, numbered from 1. A field is a string unless marked: `*` repeated,
-`?` bool, `=` optional string, `{}` map from string; a second word is the message type."""
+`?` bool, `#` integer (an enum is one on the wire), `=` optional string, `{}` map from string; a
+second word is the message type."""
+HEALTHY, UNHEALTHY = 1, 2
+"""Of the enum HealthStatus."""
 
 
 class Messages:
@@ -69,20 +89,20 @@ def _add_field(
     message: descriptor_pb2.DescriptorProto, package: str, number: int, text: str
 ) -> None:
     text, _, type_name = text.partition(" ")
-    name = text.rstrip("*?={}")
+    name = text.rstrip("*?#={}")
     mark = text[len(name) :]
     field = message.field.add(
         name=name,
         number=number,
         label=_Field.LABEL_REPEATED if mark in ("*", "{}") else _Field.LABEL_OPTIONAL,
-        type=_MESSAGE if type_name else _BOOL if mark == "?" else _STRING,
+        type=_MESSAGE if type_name else _MARKED.get(mark, _STRING),
     )
     if mark == "=":
         # A proto3 optional is a oneof of its own: absent and empty can be told apart.
         field.proto3_optional = True
         field.oneof_index = len(message.oneof_decl)
         message.oneof_decl.add(name=f"_{name}")
-    if mark == "*" and type_name:
+    if mark in ("*", "") and type_name:
         field.type_name = f".{package}.{type_name}"
     if mark == "{}":
         entry = message.nested_type.add(name=f"{name.capitalize()}Entry")
@@ -99,6 +119,7 @@ def _add_field(
 
 
 registration = Messages("pluginregistration", _REGISTRATION)
+health = Messages("v1alpha1", _HEALTH)
 
 dra = {
     version: Messages(

@@ -27,8 +27,6 @@ _REFUSED = re.compile(r"^(Unknown command|Invalid|Not enough privilege).*", re.M
 _NO_SERVER = re.compile(r"^Server \d+ not found", re.MULTILINE)
 _MEMORY = re.compile(r"(\d+)([KMG]?)B?")
 _UNITS = {"": 1, "K": 1024, "M": mps.MIB, "G": 1024 * mps.MIB}
-_DEVICE = 0
-"""A daemon sees one device, by `CUDA_VISIBLE_DEVICES`; its number among those is 0."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -58,9 +56,14 @@ class Control:
         log_dir: pathlib.Path,
         environment: Mapping[str, str] | None = None,
         *,
+        devices: int = 1,
         seconds: float = _ANSWER_SECONDS,
     ) -> None:
-        """`environment`: more variables for the program. `seconds`: how long an answer may take."""
+        """`devices`: how many its daemon has. `environment`: more variables for the program.
+
+        `seconds`: how long an answer may take.
+        """
+        self._devices = devices
         self._program = program
         self._seconds = seconds
         self._environment = {
@@ -121,17 +124,19 @@ class Control:
             errors.Retryable: also if the daemon does not have the limits then.
         """
         self.ask(f"set_default_active_thread_percentage {_percentage(limits)}")
-        self.ask(f"set_default_device_pinned_mem_limit {_DEVICE} {_memory(limits)}")
-        held = self.defaults()
-        if held != shown(limits):
-            raise errors.Retryable(
-                f"MPS control daemon: it was given {shown(limits)} as defaults, and has {held}"
-            )
+        for number in range(self._devices):
+            self.ask(f"set_default_device_pinned_mem_limit {number} {_memory(limits, number)}")
+            held, given = self.defaults(number), shown(limits, number)
+            if held != given:
+                raise errors.Retryable(
+                    f"MPS control daemon: it was given {given} as defaults of its device "
+                    f"{number}, and has {held}"
+                )
 
-    def defaults(self) -> mps.Limits:
-        """The limits of servers to come, as `shown` tells limits."""
+    def defaults(self, number: int = 0) -> mps.Limits:
+        """The limits of servers to come on one of its devices, as `shown` tells limits."""
         percentage = self.ask("get_default_active_thread_percentage").strip()
-        memory = self.ask(f"get_default_device_pinned_mem_limit {_DEVICE}").strip()
+        memory = self.ask(f"get_default_device_pinned_mem_limit {number}").strip()
         try:
             share = round(float(percentage))
             held = _bytes(memory) if memory else None
@@ -150,7 +155,10 @@ class Control:
         """Limit the clients that connect to a server from now on; False if it is gone."""
         answer = self.ask(
             f"set_active_thread_percentage {server} {_percentage(limits)}",
-            f"set_device_pinned_mem_limit {server} {_DEVICE} {_memory(limits)}",
+            *(
+                f"set_device_pinned_mem_limit {server} {number} {_memory(limits, number)}"
+                for number in range(self._devices)
+            ),
         )
         return not _NO_SERVER.search(answer)
 
@@ -194,10 +202,13 @@ class Control:
             raise errors.Rejected(f"{self._program} cannot be run: {error}") from error
 
 
-def shown(limits: mps.Limits) -> mps.Limits:
-    """Limits as the daemon tells them: 100 % is none; from 1 GiB on, memory is in whole GiB."""
+def shown(limits: mps.Limits, number: int = 0) -> mps.Limits:
+    """Limits of a device as the daemon tells them.
+
+    100 % is none; from 1 GiB on, memory is in whole GiB.
+    """
     share = None if limits.thread_percentage == 100 else limits.thread_percentage
-    mib = limits.memory_mib
+    mib = limits.memory_mib(number)
     if mib is None:
         return mps.Limits(share, None)
     return mps.Limits(share, (mib - mib % 1024 if mib >= 1024 else mib) * mps.MIB)
@@ -214,6 +225,6 @@ def _percentage(limits: mps.Limits) -> int:
     return 100 if limits.thread_percentage is None else limits.thread_percentage
 
 
-def _memory(limits: mps.Limits) -> str:
+def _memory(limits: mps.Limits, number: int) -> str:
     """0M takes a limit away."""
-    return f"{limits.memory_mib or 0}M"
+    return f"{limits.memory_mib(number) or 0}M"

@@ -1,7 +1,7 @@
 """The directory of one MPS daemon: made, described, read, and taken away.
 
-Besides the directories of `mps.Daemon` it holds `daemon.json` (what is wanted), `supervisor.json` (the
-process that sees to it), and `ready` (that the daemon answers and has its limits).
+Besides the directories of `mps.Daemon` it holds `daemon.json` (what is wanted), `supervisor.json`
+(the process that sees to it), and `ready` (that the daemon answers and has its limits).
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import time
 from collections.abc import Iterator
 
 import pydantic
@@ -16,6 +17,9 @@ import pydantic
 from dra_driver import errors
 from dra_driver.adapters import files, mounts, pids
 from dra_driver.model import mps
+
+_NAMED_SECONDS = 2.0
+_POLL_SECONDS = 0.01
 
 
 class _Supervisor(pydantic.BaseModel):
@@ -99,6 +103,7 @@ class Domain:
             start_time=process.start_time,
             thread_percentage=limits.thread_percentage,
             memory_bytes=limits.memory_bytes,
+            memory_by_device=limits.memory_by_device,
         )
         files.write(self._ready, ready.model_dump_json() + "\n", mode=0o644, durable=False)
 
@@ -118,6 +123,12 @@ class Domain:
         process = pids.Process(named.pid, named.start_time)
         return process if pids.is_alive(process) else None
 
+    def _await_supervisor(self) -> None:
+        """Whoever hears that there is another one looks for it, and is to find it."""
+        deadline = time.monotonic() + _NAMED_SECONDS
+        while self.supervisor() is None and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+
     @contextlib.contextmanager
     def supervised(self) -> Iterator[None]:
         """Be the supervisor inside the block.
@@ -134,6 +145,7 @@ class Domain:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
+                self._await_supervisor()
                 raise errors.Rejected(
                     f"MPS daemon in {self.directory}: another process supervises it"
                 ) from error

@@ -30,6 +30,7 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
         injector=injection.HostDriver(
             root, capabilities.Capabilities(root.root_of_devices, config.proc_root)
         ),
+        driver=place,
         launcher=mps_local.LocalLauncher(seen, private_shm=True),
         nvidia_smi=nvidia_smi.NvidiaSmi(
             functools.partial(

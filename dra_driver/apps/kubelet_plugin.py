@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import dra_grpc
-from dra_driver.apps import serving
+from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.apps import device_health, serving
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
@@ -36,10 +36,15 @@ class KubeletPlugin:
         self._metrics = telemetry.Metrics(config.driver_name, config.node_name)
         self._metrics_server: telemetry.MetricsServer | None = None
         self._service = serving.Service(self._metrics)
-        self._dra = dra_grpc.dra_server(config.service_socket, self._service)
+        self._health = device_health.Health(config.node_name)
+        self._dra = dra_grpc.dra_server(config.service_socket, self._service, self._health)
         self._registration = dra_grpc.registration_server(
             config.registration_socket,
-            dra_grpc.PluginInfo(config.driver_name, str(config.service_socket)),
+            dra_grpc.PluginInfo(
+                config.driver_name,
+                str(config.service_socket),
+                (*dra_protocol.DRA_PACKAGES, dra_protocol.HEALTH_SERVICE),
+            ),
             self._on_registration,
         )
         self._agent: node_agent.NodeAgent | None = None
@@ -96,7 +101,11 @@ class KubeletPlugin:
             from dra_driver.apps import node_agent  # noqa: PLC0415
 
             self._agent = node_agent.NodeAgent(
-                self._config, self._hardware(), self._metrics, user_agent=self._user_agent
+                self._config,
+                self._hardware(),
+                self._metrics,
+                on_health=self._health.say,
+                user_agent=self._user_agent,
             )
             self._agent.start(self._service.ready)
         except errors.DriverError as error:
@@ -125,6 +134,8 @@ class KubeletPlugin:
         self._log.info("stopping")
         self._registration.stop(0)
         self._service.failed("the driver is stopping")
+        # A stream would hold the server up as if it were a call in progress.
+        self._health.close()
         self._dra.stop(GRACE_SECONDS)
         if self._starter is not None:
             self._starter.join(GRACE_SECONDS)

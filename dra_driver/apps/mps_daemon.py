@@ -7,6 +7,7 @@ daemon that dies is back at once, with the same ones.
 SIGHUP: the description is read again. SIGTERM: the daemon ends, then this process.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
+from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import mounts, mps_control, mps_domain, mps_entrance, pids
@@ -29,6 +31,7 @@ _DELAYS = (0.0, 0.0, 0.2, 1.0, 5.0, 15.0)
 """Seconds before a start, by failures before it, which a run longer than the last makes good."""
 _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 60.0
+_LOOK_AT_ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 _LOG_BYTES = 8 * 1024**2
 _SOCKET = "control"
 _SHM = pathlib.Path("/dev/shm")  # noqa: S108 - where programs look for it
@@ -97,21 +100,26 @@ class Supervisor:
         self._control_dir, log_dir = pathlib.Path(daemon.control_dir), pathlib.Path(daemon.log_dir)
         self._output = log_dir / "control.log"
         self._control = mps_control.Control(
-            self._program.path, self._control_dir, log_dir, self._program.environment
+            self._program.path,
+            self._control_dir,
+            log_dir,
+            self._program.environment,
+            devices=self._daemon.count,
         )
 
     def _supervise(self) -> None:
-        failures = 0
+        failures, problem = 0, ""
         try:
             while True:
+                # First of all: who comes now would run without limits.
+                self._entrance.close()
+                self._domain.say_not_ready()
+                if problem:
+                    _log.error("MPS daemon does not run; it is started again", reason=problem)
+                self._kill()
                 self._pause(_DELAYS[min(failures, len(_DELAYS) - 1)])
                 since = time.monotonic()
-                try:
-                    self._start()
-                    self._watch()
-                except errors.DriverError as error:
-                    _log.warning("MPS daemon does not work", error=str(error))
-                self._kill()
+                problem = self._run_once()
                 failures = 1 if time.monotonic() - since > _DELAYS[-1] else failures + 1
         except _Ending:
             _log.info("MPS daemon ends")
@@ -120,14 +128,21 @@ class Supervisor:
             self._end()
             self._entrance.remove()
 
+    def _run_once(self) -> str:
+        """Start a daemon, and watch it; why it does not run any more."""
+        try:
+            self._start()
+            self._watch()
+        except errors.DriverError as error:
+            return str(error)
+        return self._last_words()
+
     def _start(self) -> None:
         """Start a daemon; when this returns it answers and has its limits.
 
         Raises:
             errors.DriverError: it does not.
         """
-        self._domain.say_not_ready()
-        self._entrance.close()
         with self._output.open("ab") as output:
             self._child = self._control.start(self._daemon.device, output)
         deadline = time.monotonic() + _START_SECONDS
@@ -151,10 +166,8 @@ class Supervisor:
                 self._reload()
                 continue
             self._bound_output()
+            self._reap_inherited()
             self._wait(_LOOK_SECONDS)
-        self._entrance.close()
-        self._domain.say_not_ready()
-        _log.error("MPS daemon died; it is started again", reason=self._last_words())
 
     def _reload(self) -> None:
         self._told_to_read = False
@@ -225,12 +238,13 @@ class Supervisor:
             self._child.kill()
             self._child.wait()
             self._child = None
-        # As process 1 of a container this one inherits the servers of a dead daemon.
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
+
+    def _reap_inherited(self) -> None:
+        """As process 1 of a container this one is left the servers of a dead daemon."""
+        own = None if self._child is None else self._child.pid
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, _LOOK_AT_ENDED)) and ended.si_pid != own:
+                os.waitpid(ended.si_pid, 0)
 
     def _last_words(self) -> str:
         status = None if self._child is None else self._child.poll()
@@ -243,5 +257,5 @@ class Supervisor:
             shutil.copyfile(self._output, self._output.with_suffix(".log.1"))
             os.truncate(self._output, 0)
 
-    def _told(self) -> dict[str, int | None]:
+    def _told(self) -> dict[str, Any]:
         return dataclasses.asdict(self._daemon.limits)

@@ -8,16 +8,18 @@ import collections
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import (
+    driver_root,
     files,
     instances,
     kube,
     ledgers,
     locks,
+    mps_local,
     nvidia_smi,
     nvml,
     nvml_compute,
@@ -30,6 +32,8 @@ from dra_driver.apps import (
     device_status,
     fetching,
     inventory,
+    mps_health,
+    mps_pods,
     offers,
     orphans,
     partitioning,
@@ -39,7 +43,7 @@ from dra_driver.apps import (
     recovering,
     sharing,
 )
-from dra_driver.logic import planning, reports
+from dra_driver.logic import device_health, planning, reports
 from dra_driver.model import claims, devices, prepared, quantities, shares
 
 T = TypeVar("T")
@@ -52,12 +56,16 @@ UNPREPARE_SECONDS = 45.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hardware:
-    """The node's GPUs: real ones, or simulated."""
+    """The node's GPUs: real ones, or simulated.
+
+    `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
+    """
 
     nvml: nvml.Nvml
     place: sysfs.Sysfs
     injector: preparing.Injector
-    launcher: sharing.Launcher
+    driver: driver_root.Root
+    launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
 
 
@@ -70,15 +78,19 @@ class NodeAgent:
         hardware: Hardware,
         metrics: telemetry.Metrics,
         *,
+        on_health: Callable[[Mapping[str, str | None]], None] = lambda _: None,
         user_agent: str,
     ) -> None:
         """Nothing is started, but the state directory is opened.
+
+        `on_health` is told what is wrong with devices, by name, as often as that may have changed.
 
         Raises:
             errors.Fatal: the API server's address or credentials are not to be had.
         """
         self._config = config
         self._metrics = metrics
+        self._on_health = on_health
         self._stop = threading.Event()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
@@ -126,22 +138,31 @@ class NodeAgent:
             books,
             processes.Processes(config.proc_root).describe,
         )
+        launcher = self._launcher(hardware)
         self._sharer = sharing.Sharer(
             sharing.Tools(
                 hardware.nvidia_smi,
                 nvml_compute.ComputeModes(hardware.nvml),
-                hardware.launcher,
+                launcher,
                 config.state / "mps",
                 quantities.parse(config.mps_shm_size).value,
             ),
             books,
         )
+        self._health = mps_health.Health(
+            self._store.records,
+            self._store.locks,
+            launcher,
+            config.state / "mps",
+            on_change=self._report_down,
+        )
+        effects = preparing.Effects(hardware.injector, partitioner, self._sharer)
         self._preparer = preparing.Preparer(
             self._node,
             self._store,
             self._claims,
             self._gpus,
-            preparing.Effects(hardware.injector, partitioner, self._sharer),
+            effects,
             stopping=self._stop,
             on_change=self._changed,
             on_prepared=self._report,
@@ -151,7 +172,7 @@ class NodeAgent:
             self._store.records,
             books,
             self._store.locks,
-            partitioner,
+            effects,
             adopt=config.adopt_foreign_mig,
             on_change=self._changed,
         )
@@ -173,14 +194,17 @@ class NodeAgent:
             self._store,
             claim_list=self._claims.everywhere,
             offers=lambda: self._gpus.snapshot.offered,
+            divisions=lambda: self._gpus.snapshot.divisions,
         ).run()
         self._sharer.remove_unused(self._known)
+        self._orphans.settle()
         ready(self._preparer)
         self._statuses.start()
         # What was not reported before the last stop; nothing is written that is there already.
         for record in self._store.records.contents().records.values():
             if record.phase is prepared.Phase.COMPLETED:
                 self._report(record)
+        self._health.start()
         self._publisher.start()
         self._reconciler.start()
         self._changed()
@@ -189,6 +213,7 @@ class NodeAgent:
         """Stop everything. Slices, CDI specs and records stay."""
         self._stop.set()
         self._reconciler.stop()
+        self._health.stop()
         self._publisher.stop()
         self._offers.stop()
         self._gpus.stop()
@@ -203,6 +228,15 @@ class NodeAgent:
             collections.Counter(device.kind for record in known for device in record.devices)
         )
         self._publisher.changed()
+        self._tell_health()
+
+    def _tell_health(self) -> None:
+        seen, known = self._gpus.snapshot, self._known()
+        offered = {name: offer.card for name, offer in seen.offered.items()}
+        down = self._health.told
+        self._on_health(
+            device_health.of_node(offered, seen.lost, known, down=down, problem=seen.problem)
+        )
 
     def _known(self) -> list[prepared.Record]:
         return list(self._store.records.contents().records.values())
@@ -211,7 +245,16 @@ class NodeAgent:
         self._publisher.changed()
 
     def _report(self, record: prepared.Record) -> None:
-        self._statuses.report(record.ref, reports.of_record(record))
+        self._report_down(record, self._health.down(record))
+
+    def _report_down(self, record: prepared.Record, down: mps_health.Down) -> None:
+        self._statuses.report(record.ref, reports.of_record(record, down))
+        self._tell_health()
+
+    def _launcher(self, hardware: Hardware) -> sharing.Launcher:
+        if self._config.mps_launcher == "pod":
+            return mps_pods.launcher(self._config, self._client, hardware.driver, hardware.launcher)
+        return hardware.launcher
 
     def _unprepare(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
         self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)

@@ -1,4 +1,4 @@
-"""MIG instances that belong to no claim: ours are removed, those of others only when told to.
+"""What no claim needs any more: our MIG instances, those of others when told to, and settings.
 
 Ours are left over where a claim's record was lost. Only a complete list of claims tells that no
 claim has one; without it nothing is removed.
@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import ledgers, locks, records
-from dra_driver.apps import inventory, partitioning
+from dra_driver.apps import inventory, preparing
 from dra_driver.logic import catalog
 from dra_driver.model import devices, mig
+from dra_driver.model import ledgers as ledger_model
 
 LOCK_SECONDS = 30.0
 """How long a claim on the same GPU may be busy."""
@@ -25,7 +26,7 @@ class Orphans:
         known: records.Records,
         books: ledgers.Ledgers,
         held: locks.Locks,
-        partitioner: partitioning.Partitioner,
+        effects: preparing.Effects,
         *,
         adopt: bool,
         on_change: Callable[[], None],
@@ -35,7 +36,8 @@ class Orphans:
         self._known = known
         self._books = books
         self._locks = held
-        self._partitioner = partitioner
+        self._partitioner = effects.partitioner
+        self._sharer = effects.sharer
         self._adopt = adopt
         self._on_change = on_change
         self._log = telemetry.logger("orphans")
@@ -54,22 +56,20 @@ class Orphans:
         )
 
     def settle(self) -> None:
-        """Switch MIG mode off where this driver switched it on and no instance is left or expected.
+        """Put GPUs back to what they were where this driver set them and nothing needs it any more.
 
-        No list is needed for that: who needs the mode holds the lock of the GPU until its instance
-        is in the ledger.
+        No list is needed for that: who needs a MIG mode, a time slice or a compute mode holds the
+        lock of the GPU until its instance is in the ledger, and has a record before.
         """
         for card in self._gpus.snapshot.cards:
-            ledger = self._books.get(card.gpu.uuid)
-            if ledger.made or not ledger.mode_switched:
+            if not self._is_unsettled(self._books.get(card.gpu.uuid)):
                 continue
             try:
                 with self._locks.hold([card.name], seconds=LOCK_SECONDS):
                     self._partitioner.settle_mode(card.gpu.uuid)
+                    self._sharer.settle(card.gpu.uuid, self._known.contents().records.values())
             except errors.DriverError as error:
-                self._log.warning(
-                    "MIG mode not settled for now", device=card.name, reason=str(error)
-                )
+                self._log.warning("GPU not settled for now", device=card.name, reason=str(error))
 
     def remove(self, allocated: frozenset[str]) -> None:
         """Remove what no claim has.
@@ -91,6 +91,11 @@ class Orphans:
                 )
         if self._adopt:
             self._gpus.look()
+
+    @staticmethod
+    def _is_unsettled(ledger: ledger_model.Ledger) -> bool:
+        before = (ledger.time_slice_before, ledger.compute_mode_before)
+        return (ledger.mode_switched and not ledger.made) or before != (None, None)
 
     def _is_to_adopt(self, card: catalog.Card) -> bool:
         return self._adopt and bool(card.foreign)

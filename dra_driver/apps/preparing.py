@@ -160,7 +160,7 @@ class Preparer:
         cards = plan.cards | self._recorded_cards(ref.uid)
         with self._store.locks.hold(cards, seconds=_left(deadline)):
             self._refuse_held(ref, plan, deadline)
-            self._refuse_over_use(ref, plan, deadline)
+            self._refuse_contradictions(ref, plan, deadline)
             self._drop_other(ref, plan)
             return self._carry_out(ref, plan, deadline)
 
@@ -203,11 +203,15 @@ class Preparer:
                 f"claim {holding.holder}, whose pod has not ended on this node yet"
             )
 
-    def _refuse_over_use(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
-        """Refuse shares of which there are too many, and settings that contradict each other."""
+    def _refuse_contradictions(
+        self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float
+    ) -> None:
+        """Refuse shares of which there are too many, and settings that two claims want unlike."""
         others = self._others(ref.uid)
-        self._sharer.check(plan.needs.remembered, others)
-        for found in planning.over_use(plan, others, self._gpus.snapshot.divisions):
+        for found in (
+            *planning.over_use(plan, others, self._gpus.snapshot.divisions),
+            *planning.interval_conflicts(plan, others),
+        ):
             for holding in found.holdings:
                 claim = self._source.fetch(holding.holder, deadline)
                 if not planning.is_held_in_earnest(holding, claim, self._node):
@@ -215,9 +219,7 @@ class Preparer:
                         f"claim {ref}: {found.problem}. That of {holding.holder} is still "
                         "prepared, and its pod has not ended on this node yet"
                     )
-            raise errors.Rejected(
-                f"claim {ref}: {found.problem}. Delete the pods of some of its claims"
-            )
+            raise errors.Rejected(f"claim {ref}: {found.problem}. {found.remedy}")
 
     def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
         """Undo what was prepared for an earlier allocation of the same claim."""
@@ -244,11 +246,13 @@ class Preparer:
             boot_id=self._store.boot_id,
             devices=plan.entries,
             partitions=before.partitions if before and in_use else plan.partitions,
-            sharing=before.sharing if before and in_use else plan.needs.remembered,
+            sharing=_sharing(before, plan) if before and in_use else plan.needs.remembered,
         )
         try:
             if not in_use:
                 record = self._make(record, plan)
+            elif before and before.sharing != record.sharing:
+                self._store.records.write(record)
             # Also for a claim that is prepared already: a daemon may have ended meanwhile, and
             # after a reboot the directory of specs is empty.
             shared = self._sharer.set_up(
@@ -367,6 +371,12 @@ def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:
     """What CUDA calls the devices, by name."""
     instances = {one.device: one.uuid for one in record.partitions}
     return {name: instances.get(name) or offer.gpu.uuid for name, offer in plan.offers.items()}
+
+
+def _sharing(before: prepared.Record, plan: planning.Plan) -> prepared.Sharing:
+    """What a claim in use has; a record that was rebuilt without the API does not say."""
+    known = before.sharing or not before.rebuilt
+    return before.sharing if known else plan.needs.remembered
 
 
 def _other(holding: planning.Holding) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files
 from dra_driver.apps import preparing
-from dra_driver.logic import cdi, planning
+from dra_driver.logic import cdi, planning, sharing_plan
 from dra_driver.model import claims, devices, prepared
 
 LOCK_SECONDS = 30.0
@@ -17,6 +17,7 @@ ABSENT = "the file is gone"
 
 ClaimList = Callable[[], list[claims.ResourceClaim]]
 Offers = Callable[[], Mapping[str, devices.Offer]]
+Divisions = Callable[[], sharing_plan.Divisions]
 
 
 class Recovery:
@@ -29,15 +30,18 @@ class Recovery:
         *,
         claim_list: ClaimList,
         offers: Offers,
+        divisions: Divisions = dict,
     ) -> None:
-        """Neither is asked unless something is lost.
+        """None of them is asked unless something is lost.
 
-        `claim_list` gives all claims of the cluster, `offers` the devices of this node by name.
+        `claim_list` gives all claims of the cluster, `offers` the devices of this node by name,
+        `divisions` how those are divided that many claims consume.
         """
         self._node = node
         self._store = store
         self._claim_list = claim_list
         self._offers = offers
+        self._divisions = divisions
         self._log = telemetry.logger("recovery")
 
     def run(self) -> None:
@@ -109,6 +113,7 @@ class Recovery:
             devices=entries,
             rebuilt=True,
             partitions=self._partitions(entries),
+            sharing=self._sharing(uid, claim),
         )
         self._store.records.write(record)
         self._log.warning(
@@ -157,6 +162,21 @@ class Recovery:
                     "of the partition nothing but its name is known", device=entry.device
                 )
         return tuple(found)
+
+    def _sharing(self, uid: str, claim: claims.ResourceClaim | None) -> prepared.Sharing:
+        """What was set up so that processes share the devices, as far as the API tells."""
+        if claim is None:
+            return prepared.Sharing()
+        try:
+            plan = planning.plan(claim.ref, claim, self._node, self._offers(), self._divisions())
+        except errors.DriverError as error:
+            self._log.error(
+                "of what shares the claim's devices nothing is known",
+                claim_uid=uid,
+                reason=str(error),
+            )
+            return prepared.Sharing()
+        return plan.needs.remembered
 
     def _claims_by_uid(self) -> dict[str, claims.ResourceClaim]:
         try:

@@ -9,6 +9,9 @@ from dra_driver.adapters import dra_grpc
 from dra_driver.apps import preparing
 from dra_driver.model import claims, prepared
 
+PROBE = claims.ClaimRef("", "", claims.ClaimUid(""))
+"""Asks whether calls are served, and nothing else; the kubelet's claims have a UID."""
+
 
 class Service:
     """Answers prepare and unprepare. Calls that come before it is ready wait for that."""
@@ -50,6 +53,9 @@ class Service:
             return {ref.uid: dra_grpc.Answer(error=self._problem) for ref in refs}
         answers: dict[claims.ClaimUid, dra_grpc.Answer] = {}
         for ref in refs:
+            if ref == PROBE:
+                answers[ref.uid] = dra_grpc.Answer()
+                continue
             with telemetry.bound(
                 operation=operation,
                 claim_namespace=ref.namespace,

@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, nvidia_smi, nvml_compute
-from dra_driver.logic import cdi, sharing_plan
+from dra_driver.adapters import (
+    ledgers,
+    mps_domain,
+    mps_local,
+    nvidia_smi,
+    nvml_compute,
+    nvml_errors,
+)
+from dra_driver.logic import cdi, config_checks, sharing_plan
 from dra_driver.model import mps, prepared, sharing
 
 READY_SECONDS = 20.0
@@ -32,6 +39,9 @@ class Launcher(Protocol):
 
     def start(self, daemon: mps.Daemon) -> None:
         """Have it run, with these limits; it need not be ready when this returns."""
+
+    def state(self, daemon: mps.Daemon) -> mps_local.State:
+        """How far it is, with these limits."""
 
     def wait_ready(self, daemon: mps.Daemon, seconds: float) -> None:
         """Wait until it answers and has its limits."""
@@ -63,32 +73,18 @@ class Sharer:
         self._books = books
         self._log = telemetry.logger("sharing")
 
-    def check(self, wanted: prepared.Sharing, others: Others) -> None:
-        """Refuse what contradicts another claim.
-
-        Raises:
-            errors.Rejected: two claims want different time slices on one card.
-        """
-        for one in wanted.time_slices:
-            for record in others:
-                for other in record.sharing.time_slices:
-                    if other.gpu == one.gpu and other.number != one.number:
-                        raise errors.Rejected(
-                            f"device {one.device!r}: time slice {one.number} is wanted, and claim "
-                            f"{record.ref} has set {other.number} on the same card; allowed is the "
-                            "same interval. Use another card, or the same interval"
-                        )
-
     def set_up(
         self,
         record: prepared.Record,
         uuids: Mapping[str, str],
         others: Others,
         settings: Mapping[str, sharing.Mps],
+        seconds: float = READY_SECONDS,
     ) -> dict[str, cdi.Edits]:
         """Do what the record says; the edits that its devices need for it, by device key.
 
-        `uuids` are those of devices by name, `settings` those of MPS by domain.
+        `uuids` are those of devices by name, `settings` those of MPS by domain. `seconds` is how
+        long a daemon may take at most.
 
         Raises:
             errors.Rejected: it cannot work.
@@ -104,8 +100,9 @@ class Sharer:
                     self._make_exclusive(uuids[name])
             limits = self._limits(use, record, known)
             daemon = self._daemon(use, uuids, limits, settings.get(use.domain))
+            self._stop_unfit(daemon)
             self._tools.launcher.start(daemon)
-            self._tools.launcher.wait_ready(daemon, READY_SECONDS)
+            self._tools.launcher.wait_ready(daemon, min(seconds, READY_SECONDS))
             edits |= {key: self._edits(use, daemon) for key in use.keys}
         return edits
 
@@ -116,10 +113,12 @@ class Sharer:
             left = [
                 other for one in known for other in one.sharing.mps if other.domain == use.domain
             ]
-            if not left:
+            if left:
+                self._lower(use.domain, left)
+            else:
                 self._stop(use)
         for gpu in self._ledgers_of(record):
-            self._settle(gpu, known)
+            self.settle(gpu, known)
 
     def remove_unused(self, records: Callable[[], Iterable[prepared.Record]]) -> None:
         """Stop the daemons that no record has: what a crash or a reboot left over."""
@@ -130,7 +129,10 @@ class Sharer:
         for path in found:
             if path.name not in used:
                 self._log.warning("MPS daemon without a claim is removed", domain=path.name)
-                self._stop_at(path.name)
+                try:
+                    self._stop_at(path.name)
+                except errors.DriverError as error:
+                    self._log.error("it could not be", domain=path.name, reason=str(error))
 
     def _set_time_slice(self, wanted: prepared.TimeSlice) -> None:
         ledger = self._books.get(wanted.gpu)
@@ -157,12 +159,28 @@ class Sharer:
             | {gpu for use in record.sharing.mps if use.exclusive for gpu in use.gpus}
         )
 
-    def _settle(self, gpu: str, others: Others) -> None:
+    def settle(self, gpu: str, others: Others) -> None:
+        """Put a GPU back to what it was before, as far as none of the records needs it set."""
+        try:
+            self._put_back(gpu, others)
+        except nvml_errors.GpuGone as error:
+            # What it was set to, it forgets with its driver.
+            self._log.warning("GPU is gone, and its settings with it", reason=str(error))
+            forgotten = {"time_slice_before": None, "compute_mode_before": None}
+            self._books.put(self._books.get(gpu).model_copy(update=forgotten))
+
+    def _put_back(self, gpu: str, others: Others) -> None:
         """Put settings back that no claim needs any more."""
         ledger = self._books.get(gpu)
+        if ledger.is_blank:
+            # Away with what somebody who was killed had begun to write.
+            self._books.put(ledger)
+            return
         slices = {one.gpu for record in others for one in record.sharing.time_slices}
         if ledger.time_slice_before is not None and gpu not in slices:
-            self._tools.smi.set_time_slice(gpu, ledger.time_slice_before)
+            # To set one that is there already takes permission, too.
+            if self._tools.smi.time_slice(gpu) != ledger.time_slice_before:
+                self._tools.smi.set_time_slice(gpu, ledger.time_slice_before)
             ledger = ledger.model_copy(update={"time_slice_before": None})
             self._books.put(ledger)
         exclusive = {
@@ -181,8 +199,7 @@ class Sharer:
             for other in one.sharing.mps
             if other.domain == use.domain
         ]
-        percent, memory = sharing_plan.cap(uses)
-        return mps.Limits(percent, memory)
+        return _cap(uses)
 
     def _daemon(
         self,
@@ -191,10 +208,15 @@ class Sharer:
         limits: mps.Limits,
         settings: sharing.Mps | None,
     ) -> mps.Daemon:
+        devices = sorted({uuids[name] for name in use.devices})
+        if settings is not None and settings.per_device:
+            by_uuid = config_checks.memory_limits(settings, devices)
+            by_device = tuple(by_uuid.get(uuid) for uuid in devices)
+            limits = dataclasses.replace(limits, memory_by_device=by_device)
         return mps.daemon(
             root=str(self._tools.directory),
             daemon_id=use.domain,
-            device=uuids[use.devices[0]],
+            device=",".join(devices),
             shm_bytes=self._tools.shm_bytes,
             limits=limits,
         )
@@ -203,12 +225,45 @@ class Sharer:
         env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_DIR}
         if use.percent is not None:
             env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(use.percent)
-        if use.memory_bytes is not None:
-            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={use.memory_bytes // mps.MIB}M"
+        # What several devices may take differs; a share has its own limit, not that of the daemon.
+        amounts = daemon.limits.memory_by_device or (use.memory_bytes,) * daemon.count
+        memory = [f"{n}={amount // mps.MIB}M" for n, amount in enumerate(amounts) if amount]
+        if memory:
+            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(memory)
         mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR, _WRITABLE)]
         if self._tools.launcher.private_shm:
             mounts.append(cdi.Mount(daemon.shm_dir, "/dev/shm", _WRITABLE))  # noqa: S108
         return cdi.Edits(env=env, mounts=tuple(mounts))
+
+    def _lower(self, domain: str, left: Iterable[prepared.MpsUse]) -> None:
+        """Let a daemon allow no more than those need who are left; that holds nobody up."""
+        running = self._described(domain)
+        if running is None:
+            return
+        try:
+            self._tools.launcher.start(running.limited(_cap(left)))
+        except errors.DriverError as error:
+            self._log.warning("MPS daemon keeps its limits", domain=domain, reason=str(error))
+
+    def _stop_unfit(self, wanted: mps.Daemon) -> None:
+        """End a daemon that cannot become this one.
+
+        It served an instance that a reset of the GPU took, or somebody was killed who ended it.
+        """
+        described = self._described(wanted.id)
+        if described is None:
+            is_unfit = self._tools.launcher.state(wanted) is not mps_local.State.ABSENT
+        else:
+            is_unfit = described.device != wanted.device
+        if is_unfit:
+            self._tools.launcher.stop(wanted, STOP_SECONDS)
+
+    def _described(self, domain: str) -> mps.Daemon | None:
+        try:
+            return mps_domain.Domain(self._tools.directory / domain).read()
+        except errors.Rejected as error:
+            self._log.warning("description of an MPS daemon not used", reason=str(error))
+            return None
 
     def _stop(self, use: prepared.MpsUse) -> None:
         self._stop_at(use.domain)
@@ -219,3 +274,9 @@ class Sharer:
             root=str(self._tools.directory), daemon_id=domain, device="GPU-0", shm_bytes=0
         )
         self._tools.launcher.stop(daemon, STOP_SECONDS)
+
+
+def _cap(uses: Iterable[prepared.MpsUse]) -> mps.Limits:
+    """The most that one of the users of a daemon may take."""
+    percent, memory = sharing_plan.cap(uses)
+    return mps.Limits(percent, memory)

@@ -229,16 +229,17 @@ def _places(name: str, gpu: devices.Gpu) -> Iterator[mig.Placement]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OverUse:
-    """A capacity of which claims together have more than there is, and who the others are."""
+class Contradiction:
+    """What claims cannot have both, and who the others are: none where it is one claim."""
 
     problem: str
+    remedy: str
     holdings: tuple[Holding, ...]
 
 
 def over_use(
     plan: Plan, records: Iterable[prepared.Record], divisions: sharing_plan.Divisions
-) -> Iterator[OverUse]:
+) -> Iterator[Contradiction]:
     """Of which devices other claims' shares leave too little, and of what.
 
     The scheduler counts too; this is for when it counted with less than there is now.
@@ -258,11 +259,40 @@ def over_use(
                 if capacity in one.consumed
             )
             if used > amount.value:
-                yield OverUse(
+                yield Contradiction(
                     f"device {name!r}, capacity {capacity}: {amount} is what it has, and its "
                     f"claims together have {quantities.of_amount(used, amount.format)}",
+                    "Delete the pods of some of its claims",
                     users,
                 )
+
+
+_ONE_INTERVAL = "Use another card, or the same interval"
+
+
+def interval_conflicts(plan: Plan, records: Iterable[prepared.Record]) -> Iterator[Contradiction]:
+    """Which cards are to have two time slices at a time."""
+    known = list(records)
+    wanted = plan.needs.remembered.time_slices
+    for one in wanted:
+        numbers = {other.number for other in wanted if other.gpu == one.gpu}
+        if len(numbers) > 1:
+            yield Contradiction(
+                f"device {one.device!r}: time slices {sorted(numbers)} are wanted for the same "
+                "card; allowed is one interval for a card",
+                _ONE_INTERVAL,
+                (),
+            )
+        for record in known:
+            for other in record.sharing.time_slices:
+                if other.gpu == one.gpu and other.number != one.number:
+                    yield Contradiction(
+                        f"device {one.device!r}: time slice {one.number} is wanted, and claim "
+                        f"{record.ref} has set {other.number} on the same card; allowed is the "
+                        "same interval",
+                        _ONE_INTERVAL,
+                        (Holding(one.device, other.device, record.ref),),
+                    )
 
 
 def is_held_in_earnest(holding: Holding, claim: claims.ResourceClaim | None, node: Node) -> bool:

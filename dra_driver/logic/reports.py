@@ -1,24 +1,42 @@
 """What is told of a claim's devices once they are prepared, in the claim's `status.devices`."""
 
-from dra_driver.logic import device_status
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dra_driver.logic import cdi, device_status
 from dra_driver.model import prepared
 
+PREPARED = "Prepared"
+MPS_DAEMON_DOWN = "MpsDaemonDown"
 
-def of_record(record: prepared.Record) -> tuple[device_status.DeviceReport, ...]:
-    """One report for each device of a completed record."""
+
+def of_record(
+    record: prepared.Record, down: Mapping[str, str] = MappingProxyType({})
+) -> tuple[device_status.DeviceReport, ...]:
+    """One report for each device of a completed record.
+
+    `down` tells what is wrong with MPS daemons, by domain.
+    """
     partitions = {partition.device: partition for partition in record.partitions}
-    return tuple(
-        device_status.DeviceReport(
-            pool=device.pool,
-            device=device.device,
-            ready=True,
-            reason="Prepared",
-            message="ready for containers",
-            share_id=device.share_id,
-            data=_data(partitions.get(device.device)),
+    troubles = {
+        key: down[use.domain] for use in record.sharing.mps if use.domain in down
+        for key in use.keys
+    }  # fmt: skip
+    reports = []
+    for device in record.devices:
+        trouble = troubles.get(cdi.device_key(device.device, device.share_id))
+        reports.append(
+            device_status.DeviceReport(
+                pool=device.pool,
+                device=device.device,
+                ready=trouble is None,
+                reason=PREPARED if trouble is None else MPS_DAEMON_DOWN,
+                message=trouble or "ready for containers",
+                share_id=device.share_id,
+                data=_data(partitions.get(device.device)),
+            )
         )
-        for device in record.devices
-    )
+    return tuple(reports)
 
 
 def _data(partition: prepared.Partition | None) -> dict[str, device_status.Scalar]:

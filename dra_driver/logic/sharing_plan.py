@@ -94,6 +94,7 @@ def needs(
                 )
             case None:
                 mps += _enforced(ref, group, divisions)
+    _refuse_several_daemons(ref, claimed, mps)
     return Needs(prepared.Sharing(mps=tuple(mps), time_slices=tuple(slices)), settings)
 
 
@@ -179,6 +180,12 @@ def _mps_use(
     by_claim = wanted.domain is sharing.Domain.CLAIM
     trust = ref.uid if by_claim else f"namespace {ref.namespace}"
     first = group[0]
+    if len(names) > 1 and first.type is sharing.DeviceType.MIG:
+        raise errors.Rejected(
+            f"claim {ref}: one MPS config for the partitions {', '.join(names)}: CUDA uses one "
+            "partition a process. Give each request a config of its own, and each container one "
+            "request"
+        )
     is_share = first.result.share_id is not None
     memory = None if wanted.memory_limit is None else wanted.client_limit(wanted.memory_limit)
     percent = wanted.thread_percentage
@@ -237,6 +244,24 @@ def _limits(one: Claimed, divisions: Divisions) -> share_model.Limits:
             f"{quantities.of_bytes(part)}: ask for more shares, or for less memory"
         )
     return found
+
+
+def _refuse_several_daemons(
+    ref: claims.ClaimRef, claimed: Iterable[Claimed], mps: Iterable[prepared.MpsUse]
+) -> None:
+    """A container gets all devices of a request, and CUDA talks to one daemon only."""
+    domains = {key: use.domain for use in mps for key in use.keys}
+    found: dict[str, set[str | None]] = {}
+    for one in claimed:
+        if not one.result.admin_access:
+            found.setdefault(one.result.base_request, set()).add(domains.get(one.key))
+    for request, several in found.items():
+        if len(several) > 1:
+            raise errors.Rejected(
+                f"claim {ref}, request {request!r}: its devices need more than one MPS daemon, or "
+                "some of them none, and CUDA talks to one only. Ask for one device a request, and "
+                "give each container one request"
+            )
 
 
 def _refuse_undivided(claimed: Iterable[Claimed], divisions: Divisions) -> None:

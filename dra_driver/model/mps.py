@@ -18,7 +18,7 @@ MIB = 1024**2
 _ID = re.compile(r"[0-9a-f]{16}")
 _SOCKET_PATH_BYTES = 107
 _LONGEST_NAME = "control_privileged"
-_DEVICE = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
+_DEVICES = re.compile(r"MIG-[0-9A-Za-z/-]+|GPU-[0-9A-Za-z/-]+(,GPU-[0-9A-Za-z/-]+)*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,28 +35,36 @@ class Limits:
 
     thread_percentage: int | None = None
     memory_bytes: int | None = None
+    memory_by_device: tuple[int | None, ...] = ()
+    """Memory of each device of a daemon that has several, where they differ."""
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        percentage, memory = self.thread_percentage, self.memory_bytes
+        percentage = self.thread_percentage
         if percentage is not None and not 1 <= percentage <= 100:
             raise errors.Rejected(
                 f"active thread percentage {percentage}: expected a number from 1 to 100"
             )
-        if memory is not None and memory < MIB:
-            raise errors.Rejected(
-                f"pinned device memory limit of {memory} bytes: expected at least 1Mi"
-            )
+        for memory in (self.memory_bytes, *self.memory_by_device):
+            if memory is not None and memory < MIB:
+                raise errors.Rejected(
+                    f"pinned device memory limit of {memory} bytes: expected at least 1Mi"
+                )
 
-    @property
-    def memory_mib(self) -> int | None:
-        """The memory in MiB, rounded down."""
-        return None if self.memory_bytes is None else self.memory_bytes // MIB
+    def memory_of(self, number: int) -> int | None:
+        """The memory of the device with this number among those of the daemon, in bytes."""
+        return self.memory_by_device[number] if self.memory_by_device else self.memory_bytes
+
+    def memory_mib(self, number: int = 0) -> int | None:
+        """The memory of a device in MiB, rounded down."""
+        memory = self.memory_of(number)
+        return None if memory is None else memory // MIB
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Daemon:
-    """One daemon. `device` is the UUID of a GPU or MIG instance; directories are absolute.
+    """One daemon. `device` is the UUID of a GPU or MIG instance, or those of several GPUs with
+    commas between them, as in `CUDA_VISIBLE_DEVICES`; directories are absolute.
 
     `pipe_dir` is what clients need: their `CUDA_MPS_PIPE_DIRECTORY` is a mount of it, which may be
     read-only. `shm_dir` is where a tmpfs of `shm_bytes` is mounted that daemon and clients have as
@@ -76,10 +84,10 @@ class Daemon:
         """Check what becomes a path or a variable."""
         if not _ID.fullmatch(self.id):
             raise errors.Rejected(f"MPS daemon id {self.id!r}: expected 16 hexadecimal digits")
-        if not _DEVICE.fullmatch(self.device):
+        if not _DEVICES.fullmatch(self.device):
             raise errors.Rejected(
                 f"MPS daemon {self.id}: device {self.device!r}: expected the UUID of a GPU (GPU-…) "
-                "or MIG instance (MIG-…)"
+                "or MIG instance (MIG-…), or those of several GPUs"
             )
         if not self.directory.startswith("/"):
             raise errors.Rejected(
@@ -90,6 +98,11 @@ class Daemon:
                 f"MPS daemon {self.id}: directory {self.directory!r}: too long for sockets in it, "
                 f"whose paths may have {_SOCKET_PATH_BYTES} bytes; choose a shorter state directory"
             )
+
+    @property
+    def count(self) -> int:
+        """How many devices it serves."""
+        return self.device.count(",") + 1
 
     @property
     def pipe_dir(self) -> str:
@@ -134,6 +147,7 @@ class _StoredLimits(pydantic.BaseModel):
 
     thread_percentage: int | None
     memory_bytes: int | None
+    memory_by_device: tuple[int | None, ...] = ()
 
 
 class _StoredDaemon(pydantic.BaseModel):
@@ -174,7 +188,11 @@ def decode(text: str) -> Daemon:
         device=stored.device,
         directory=stored.directory,
         shm_bytes=stored.shm_bytes,
-        limits=Limits(stored.limits.thread_percentage, stored.limits.memory_bytes),
+        limits=Limits(
+            stored.limits.thread_percentage,
+            stored.limits.memory_bytes,
+            stored.limits.memory_by_device,
+        ),
     )
 
 
@@ -191,8 +209,9 @@ class Ready(pydantic.BaseModel):
     start_time: int
     thread_percentage: int | None
     memory_bytes: int | None
+    memory_by_device: tuple[int | None, ...] = ()
 
     @property
     def limits(self) -> Limits:
         """The limits that a client gets which connects now."""
-        return Limits(self.thread_percentage, self.memory_bytes)
+        return Limits(self.thread_percentage, self.memory_bytes, self.memory_by_device)

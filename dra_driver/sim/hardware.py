@@ -4,7 +4,15 @@ import pathlib
 from collections.abc import Mapping
 
 from dra_driver import settings
-from dra_driver.adapters import driver_programs, files, mps_local, nvidia_smi, nvml, sysfs
+from dra_driver.adapters import (
+    driver_programs,
+    driver_root,
+    files,
+    mps_local,
+    nvidia_smi,
+    nvml,
+    sysfs,
+)
 from dra_driver.apps import node_agent
 from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices
@@ -37,13 +45,15 @@ def simulated(config: settings.KubeletPlugin) -> node_agent.Hardware:
     # Out of the package and into a directory of the node: there the runtime can mount it.
     containers = directory / "nvidia-smi"
     files.write(containers, gpus.NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
-    mps_program.install(directory / "driver")
+    driver = directory / "driver"
+    mps_program.install(driver)
     program = driver_programs.Program(host_nvidia_smi.write(directory), {})
     return node_agent.Hardware(
         nvml=nvml.Nvml(library),
         place=sysfs.Sysfs(library.write_sysfs()),
         injector=SimulatedDriver(containers),
-        launcher=mps_local.LocalLauncher(directory / "driver", private_shm=False),
+        driver=driver_root.Root(str(driver), driver),
+        launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
     )
 

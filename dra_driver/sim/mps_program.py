@@ -40,11 +40,14 @@ def install(root: pathlib.Path) -> pathlib.Path:
     """Put the program where the driver root has it; its path."""
     path = root / "usr/bin" / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
+    # A daemon may be starting from it at this moment.
+    aside = path.with_name(f".{NAME}.{os.getpid()}")
+    aside.write_text(
         f'#!/bin/sh\nexec "{sys.executable}" -I -S "{pathlib.Path(__file__).resolve()}" "$@"\n',
         encoding="utf-8",
     )
-    path.chmod(0o755)
+    aside.chmod(0o755)
+    aside.rename(path)
     return path
 
 
@@ -54,6 +57,8 @@ class Caps:
 
     percentage: float = 100.0
     memory: int | None = None
+    others: dict[str, int | None] = dataclasses.field(default_factory=dict)
+    """Memory of devices other than the first, by number."""
 
     def lowered(self, environment: Mapping[str, str]) -> "Caps":
         """What is left of them for a client with these variables, which can only lower them."""
@@ -274,16 +279,22 @@ def _percentage(caps: Caps, value: str | None) -> str:
 
 
 def _memory(caps: Caps, device: str, value: str | None) -> str:
-    """Setting is not answered; what is no size takes the limit away. Only device 0 is there."""
-    if device != "0":
+    """Setting is not answered; what is no size takes the limit away. Only its devices are there."""
+    count = len(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))
+    if device not in map(str, range(count)):
         return ""
     if value is not None:
-        caps.memory = _size(value) or None
+        held = _size(value) or None
+        if device == "0":
+            caps.memory = held
+        else:
+            caps.others[device] = held
         return ""
-    if caps.memory is None:
+    memory = caps.memory if device == "0" else caps.others.get(device)
+    if memory is None:
         return ""
-    unit = next(unit for unit in "GMKB" if caps.memory >= _UNITS[unit])
-    return f"{caps.memory // _UNITS[unit]}{unit}"
+    unit = next(unit for unit in "GMKB" if memory >= _UNITS[unit])
+    return f"{memory // _UNITS[unit]}{unit}"
 
 
 def _size(text: str) -> int | None:

@@ -1,12 +1,17 @@
 """A node to try things on. What a module can share is started once for it."""
 
 import functools
+import pathlib
+import shutil
+import tempfile
 
 import api_cluster
 import mig_node
+import nursery
 import plugin_process
 import plugin_victim
 import pytest
+import sharing_node
 
 from dra_driver.apps import preparing
 from dra_driver.model import prepared
@@ -163,3 +168,47 @@ def _end(plugins):
     for plugin in plugins:
         plugin.kill()
     assert [line for plugin in plugins for line in plugin.complaints()] == []
+
+
+@pytest.fixture(scope="session")
+def starter():
+    """Starts supervisors and the stand-in for nvidia-smi without loading them each time."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="nursery-", dir="/tmp"))
+    made = nursery.Nursery(directory)
+    yield made
+    made.close()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def users():
+    """Claims with configs and shares, without an API server."""
+    return sharing_node.Claims()
+
+
+@pytest.fixture
+def new_host(users, starter, monkeypatch):
+    """Makes nodes that share GPUs, on the same directories; one made later is a restart."""
+    monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
+    root = pathlib.Path(tempfile.mkdtemp(prefix="sharing-", dir="/tmp"))
+    made = []
+
+    def make(gpus="h100-80gb-hbm3:2", **options):
+        made.append(sharing_node.Node(root, gpus, users, starter, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def host(new_host):
+    """Two H100, each for one claim at a time."""
+    return new_host()
+
+
+@pytest.fixture
+def shared_host(new_host):
+    """Two H100 in shares by memory and cores, held to by MPS."""
+    return new_host(shares=sharing_node.BY_MEMORY)

@@ -11,7 +11,7 @@ import grpc
 import plugin_process
 import pytest
 
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters import dra_grpc, dra_protocol
 from dra_driver.sim.api import options
 
 
@@ -20,7 +20,7 @@ def test_get_info_tells_the_kubelet_what_it_needs(plugin, machine):
         assert registration.get_info() == dra_grpc.PluginInfo(
             name="gpu.nvidia.com",
             endpoint=str(machine.kubelet / "plugins/gpu.nvidia.com/dra.sock"),
-            versions=("v1.DRAPlugin", "v1beta1.DRAPlugin"),
+            versions=("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"),
             type="DRAPlugin",
         )
 
@@ -39,14 +39,35 @@ def test_nobody_else_may_talk_to_the_sockets(plugin):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_call_without_claims_and_a_health_stream_do_no_harm(plugin, kubelet):
+def test_a_call_without_claims_does_no_harm(kubelet):
     assert kubelet.ask_prepare() == {}
     kubelet.unprepare()
+
+
+def test_the_kubelet_hears_of_a_gpu_that_falls_off_the_bus_and_comes_back(own_plugin, own_machine):
+    plugin = own_plugin().start()
     with grpc.insecure_channel(f"unix:{plugin.service_socket}") as channel:
-        watch = channel.unary_stream("/v1alpha1.DRAResourceHealth/NodeWatchResources")
-        with pytest.raises(grpc.RpcError) as caught:
-            list(watch(b"", timeout=10))
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        watch = channel.unary_stream(
+            "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+            response_deserializer=dra_protocol.health.NodeWatchResourcesResponse.FromString,
+        )
+        stream = watch(b"", timeout=30)
+
+        def wait(**expected):
+            for message in stream:
+                if {one.device.device_name: one.health for one in message.devices} == expected:
+                    return {one.device.device_name: one.message for one in message.devices}
+            raise AssertionError("the stream has ended")
+
+        wait(**{"gpu-0": 1, "gpu-1": 1})
+        own_machine.lose_gpus("gpu-1")
+        assert "its GPU is not there any more" in wait(**{"gpu-0": 1, "gpu-1": 2})["gpu-1"]
+        own_machine.heal_gpus()
+        wait(**{"gpu-0": 1, "gpu-1": 1})
+
+        # A stream does not hold the end up.
+        assert plugin.stop() == 0
+        assert list(stream) == []
 
 
 @pytest.fixture

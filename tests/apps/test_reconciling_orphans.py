@@ -171,7 +171,7 @@ def test_mig_mode_of_a_gpu_that_is_busy_is_left_to_whoever_is_at_it(desk, log, m
     with desk.node.held.hold(["gpu-0"], seconds=1):
         desk.asked_after(0)
     assert desk.node.card().mig_enabled
-    assert events(log, "MIG mode not settled for now") == ["gpu-0"]
+    assert events(log, "GPU not settled for now") == ["gpu-0"]
     desk.asked_after(INTERVAL)
     assert desk.node.is_clean()
 
@@ -224,7 +224,7 @@ def test_an_instance_whose_profile_nvml_does_not_tell_is_known_by_its_place(desk
     (card, *_) = node.gpus.snapshot.cards
     blind = dataclasses.replace(card, gpu=dataclasses.replace(card.gpu, profiles=()))
     seen = types.SimpleNamespace(snapshot=inventory.Snapshot((blind,)))
-    known = (node.store.records, node.books, node.held, node.partitioner)
+    known = (node.store.records, node.books, node.held, node.effects)
     leftovers = orphans.Orphans(seen, *known, adopt=False, on_change=lambda: None)
     leftovers.remove(frozenset({FIRST}))
     assert len(node.instances()) == 1

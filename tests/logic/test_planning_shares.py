@@ -84,7 +84,7 @@ def test_shares_of_one_partition_are_of_one_instance():
 def test_a_share_of_a_device_that_is_not_divided_any_more_is_refused():
     with pytest.raises(errors.Rejected, match="'gpu-0', which is not shared any more"):
         plan(share("gpu-0"), divisions={})
-    assert plan(share("gpu-0"), result("gpu-1"), divisions=BY_MEMORY).needs.remembered
+    assert plan(share("gpu-0"), result("gpu-1", "other"), divisions=BY_MEMORY).needs.remembered
 
 
 def test_what_the_kubelet_is_told_of_a_share_does_not_depend_on_the_device_being_there():

@@ -145,12 +145,16 @@ def test_a_memory_limit_is_shared_out_among_the_clients():
 
 def test_only_whole_gpus_are_made_exclusive():
     assert use(has("gpu-0"), configs=[MPS]).exclusive
-    part_use = use(has(PART), has(PART_UP), configs=[MIG_MPS])
+    part_use = use(has(PART), configs=[MIG_MPS])
     assert (part_use.exclusive, part_use.gpus) == (False, ())
-    assert part_use.devices == (PART_UP, PART)
     shared = use(part("gpu-0"), configs=[MPS], divisions=BY_MEMORY)
     assert (shared.exclusive, shared.gpus) == (False, (UUID["gpu-0"],))
     assert not use(part("gpu-0"), configs=[MPS], divisions=UNWATCHED).exclusive
+
+
+def test_two_partitions_have_no_daemon_together():
+    with pytest.raises(errors.Rejected, match="CUDA uses one partition a process"):
+        use(has(PART), has(PART_UP), configs=[MIG_MPS])
 
 
 def test_admin_access_needs_nothing():

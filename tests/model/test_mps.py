@@ -53,7 +53,11 @@ def test_the_file_has_a_version_and_plain_fields():
             "device": "MIG-11111111-2222-3333-4444-555555555555",
             "directory": "/state/mps/0123456789abcdef",
             "shm_bytes": 67108864,
-            "limits": {"thread_percentage": 30, "memory_bytes": 4294967296},
+            "limits": {
+                "thread_percentage": 30,
+                "memory_bytes": 4294967296,
+                "memory_by_device": [],
+            },
         },
     }
 
@@ -109,4 +113,23 @@ def test_memory_of_less_than_the_unit_is_rejected():
     ("size", "mib"), [(None, None), (10**9, 953), (10**7, 9), (10 * 1024**3, 10240)]
 )
 def test_memory_is_rounded_down_to_mib(size, mib):
-    assert mps.Limits(memory_bytes=size).memory_mib == mib
+    assert mps.Limits(memory_bytes=size).memory_mib() == mib
+
+
+def test_a_daemon_of_several_gpus_has_a_limit_for_each():
+    limits = mps.Limits(30, memory_by_device=(2**30, None))
+    several = mps.daemon(
+        root="/mps", daemon_id="0123456789abcdef", device="GPU-1,GPU-2", shm_bytes=0, limits=limits
+    )
+    assert several.count == 2
+    assert [limits.memory_of(number) for number in (0, 1)] == [2**30, None]
+    assert [limits.memory_mib(number) for number in (0, 1)] == [1024, None]
+    assert mps.decode(mps.encode(several)) == several
+
+
+@pytest.mark.parametrize(
+    "device", ["GPU-1,MIG-2", "MIG-1,MIG-2", "GPU-1,", ",GPU-1", "GPU-1, GPU-2"]
+)
+def test_only_whole_gpus_have_a_daemon_together(device):
+    with pytest.raises(errors.Rejected, match="expected the UUID"):
+        mps.daemon(root="/mps", daemon_id="0123456789abcdef", device=device, shm_bytes=0)

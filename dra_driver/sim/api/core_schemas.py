@@ -214,3 +214,11 @@ COORDINATION = MappingProxyType(
         )
     }
 )
+ADMISSION = MappingProxyType(
+    {
+        "ValidatingWebhookConfiguration": record(
+            "Which requests are asked of which webhook; it is kept, but none is called.",
+            webhooks=list_of(open_record(name=STRING, clientConfig=OBJECT)),
+        )
+    }
+)

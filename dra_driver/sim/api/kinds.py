@@ -166,6 +166,12 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "coordination.k8s.io", ("v1",), "leases", "lease", "Lease", columns=printing.LEASE,
     ),
+    # Kept, and not called: webhooks are for the clusters that they are made for.
+    Kind(
+        "admissionregistration.k8s.io", ("v1",), "validatingwebhookconfigurations",
+        "validatingwebhookconfiguration", "ValidatingWebhookConfiguration",
+        namespaced=False, generation=True, categories=("api-extensions",),
+    ),
 )  # fmt: skip
 
 _BY_RESOURCE = {(kind.group, kind.plural): kind for kind in KINDS}

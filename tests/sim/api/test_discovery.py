@@ -33,6 +33,7 @@ def test_groups_and_versions_are_listed(shared_api):
     }
 
     assert groups == {
+        "admissionregistration.k8s.io": "admissionregistration.k8s.io/v1",
         "apps": "apps/v1",
         "coordination.k8s.io": "coordination.k8s.io/v1",
         "events.k8s.io": "events.k8s.io/v1",
@@ -74,7 +75,16 @@ def test_what_is_not_served_is_not_described(shared_api, path):
     ("path", "groups"),
     [
         ("/api", [""]),
-        ("/apis", ["events.k8s.io", "resource.k8s.io", "apps", "coordination.k8s.io"]),
+        (
+            "/apis",
+            [
+                "admissionregistration.k8s.io",
+                "apps",
+                "coordination.k8s.io",
+                "events.k8s.io",
+                "resource.k8s.io",
+            ],
+        ),
     ],
 )
 def test_everything_can_be_described_in_one_answer(shared_api, path, groups):
@@ -99,6 +109,7 @@ def test_every_version_has_a_document(shared_api):
 
     assert set(paths) == {
         "api/v1",
+        "apis/admissionregistration.k8s.io/v1",
         "apis/apps/v1",
         "apis/coordination.k8s.io/v1",
         "apis/events.k8s.io/v1",

@@ -1,0 +1,41 @@
+"""Whether the kubelet plugin of this node answers: what its container's probes run."""
+
+from dra_driver import errors, settings
+from dra_driver.adapters import dra_grpc
+from dra_driver.apps import serving
+
+_SECONDS = 4.0
+"""How long one call may take. Of that, a call waits for a plugin that is starting for 1 s."""
+
+
+def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> None:
+    """Call both sockets of the plugin with these settings, as the kubelet does.
+
+    Raises:
+        errors.Retryable: one does not answer, or does for another driver; or, unless that is
+            allowed, claims cannot be prepared yet. The text says why.
+    """
+    _check_registration(config)
+    problem = _problem(config)
+    if problem and not allow_starting:
+        raise errors.Retryable(f"{config.service_socket}: {problem}")
+
+
+def _check_registration(config: settings.KubeletPlugin) -> None:
+    with dra_grpc.Client(str(config.registration_socket)) as client:
+        info = client.get_info(_SECONDS)
+    found, wanted = (info.name, info.endpoint), (config.driver_name, str(config.service_socket))
+    if found != wanted:
+        raise errors.Retryable(
+            f"{config.registration_socket}: driver and service socket are {found}, and "
+            f"{wanted} by these settings: give the probe the settings of the plugin"
+        )
+
+
+def _problem(config: settings.KubeletPlugin) -> str:
+    """Why claims cannot be prepared yet; empty if they can."""
+    with dra_grpc.Client(str(config.service_socket)) as client:
+        answers = client.prepare([serving.PROBE], timeout=_SECONDS)
+    if serving.PROBE.uid not in answers:
+        raise errors.Retryable(f"{config.service_socket}: another driver answers there")
+    return answers[serving.PROBE.uid].error

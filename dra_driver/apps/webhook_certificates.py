@@ -1,0 +1,227 @@
+"""Where the webhook's certificate comes from, and that it is replaced before it runs out."""
+
+import base64
+import binascii
+import contextlib
+import datetime as dt
+import pathlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from dra_driver import errors, telemetry, webhook_settings
+from dra_driver.adapters import certificates, kube, tls
+
+Json = dict[str, Any]
+
+SECRETS = kube.Resource("", "v1", "secrets")
+CONFIGURATIONS = kube.Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
+)
+FIRST_BACKOFF = 1.0
+"""Seconds until the next try after a failure; doubled each time, up to the usual interval."""
+_TRIES = 5
+
+
+def now() -> dt.datetime:
+    """The time, with its zone."""
+    return dt.datetime.now(dt.UTC)
+
+
+class Source(Protocol):
+    """Has a certificate, or makes one."""
+
+    def get(self) -> tuple[bytes, bytes]:
+        """The chain and the key, PEM, as they have to be now.
+
+        Raises:
+            errors.DriverError: there is none at the moment.
+        """
+
+
+class Directory:
+    """Files that others keep current: cert-manager by way of a mounted Secret, or an admin."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+
+    def get(self) -> tuple[bytes, bytes]:
+        """What the files hold."""
+        try:
+            return (
+                (self._path / certificates.CERTIFICATE).read_bytes(),
+                (self._path / certificates.KEY).read_bytes(),
+            )
+        except OSError as error:
+            raise errors.Retryable(
+                f"certificate: {error}: --certificate-dir has to hold {certificates.CERTIFICATE} "
+                f"and {certificates.KEY}"
+            ) from error
+
+
+class SelfManaged:
+    """A certificate of our own in a Secret, which all replicas share.
+
+    Who writes the Secret first wins: a write names the version that was read, and one that comes
+    too late reads again. The webhook configuration is read before the Secret and written on the
+    same terms, so nothing older than what it has is ever put into it.
+    """
+
+    def __init__(
+        self,
+        config: webhook_settings.Webhook,
+        client: kube.Client,
+        clock: Callable[[], dt.datetime] = now,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._clock = clock
+        self._log = telemetry.logger("certificates")
+        service = f"{config.service}.{config.namespace}.svc"
+        self._names = (service, f"{service}.cluster.local")
+
+    def get(self) -> tuple[bytes, bytes]:
+        """What the Secret holds, once it is good and the configuration knows its authority."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(kube.Conflict):
+                # Another replica was faster where there is a conflict.
+                return self._agree()
+        raise errors.Retryable(
+            f"certificate: Secret {self._secret_name} or {self._configuration_name} was changed "
+            f"by others {_TRIES} times while it was renewed; it is tried again"
+        )
+
+    @property
+    def _secret_name(self) -> str:
+        return f"{self._config.namespace}/{self._config.secret}"
+
+    @property
+    def _configuration_name(self) -> str:
+        return f"ValidatingWebhookConfiguration {self._config.configuration}"
+
+    def _agree(self) -> tuple[bytes, bytes]:
+        configuration = self._configuration()
+        secret = self._secret()
+        kept = _decoded(secret or {})
+        renewed = certificates.renew(kept, self._names, self._clock())
+        if renewed.done:
+            self._store(secret, renewed.kept)
+            self._log.info("certificate renewed", secret=self._secret_name, done=list(renewed.done))
+        if configuration is not None:
+            self._tell(configuration, renewed.kept[certificates.AUTHORITIES])
+        return renewed.kept[certificates.CERTIFICATE], renewed.kept[certificates.KEY]
+
+    def _configuration(self) -> Json | None:
+        try:
+            return self._client.get(CONFIGURATIONS, self._config.configuration)
+        except kube.NotFound:
+            self._log.warning(
+                "the API server is not told of the webhook: there is no "
+                f"{self._configuration_name}; create it, or name another with --configuration"
+            )
+            return None
+
+    def _secret(self) -> Json | None:
+        with contextlib.suppress(kube.NotFound):
+            return self._client.get(SECRETS, self._config.secret, self._config.namespace)
+        return None
+
+    def _store(self, secret: Json | None, kept: certificates.Pem) -> None:
+        data = {name: base64.b64encode(pem).decode() for name, pem in kept.items()}
+        namespace = self._config.namespace
+        if secret is not None:
+            body = secret | {"data": (secret.get("data") or {}) | data}
+            self._client.replace(SECRETS, body, namespace)
+            return
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
+            "metadata": {"name": self._config.secret, "namespace": namespace},
+            "data": data,
+        }
+        self._client.create(SECRETS, body, namespace)
+
+    def _tell(self, configuration: Json, authorities: bytes) -> None:
+        """Have every webhook of the configuration trust the authorities."""
+        bundle = base64.b64encode(authorities).decode()
+        webhooks = configuration.get("webhooks") or []
+        wanted = [
+            hook | {"clientConfig": (hook.get("clientConfig") or {}) | {"caBundle": bundle}}
+            for hook in webhooks
+        ]
+        if wanted != webhooks:
+            self._client.replace(CONFIGURATIONS, configuration | {"webhooks": wanted})
+            self._log.info("authority told to the API server", to=self._configuration_name)
+
+
+def _decoded(secret: Mapping[str, Any]) -> certificates.Pem:
+    """What the Secret has of ours; nothing where it is not base64."""
+    names = (
+        certificates.AUTHORITIES,
+        certificates.AUTHORITY_KEYS,
+        certificates.CERTIFICATE,
+        certificates.KEY,
+    )
+    found = secret.get("data") or {}
+    try:
+        return {name: base64.b64decode(found.get(name) or "", validate=True) for name in names}
+    except (binascii.Error, TypeError, ValueError):
+        return {}
+
+
+class Keeper:
+    """Looks at the source again and again, in a thread, and has what is new served."""
+
+    def __init__(
+        self,
+        source: Source,
+        certificate: tls.Certificate,
+        metrics: telemetry.WebhookMetrics,
+        seconds: float,
+    ) -> None:
+        self._source = source
+        self._certificate = certificate
+        self._metrics = metrics
+        self._seconds = seconds
+        self._log = telemetry.logger("certificates")
+        self._served: tuple[bytes, bytes] | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        self._thread.join(kube.REQUEST_TIMEOUT)
+
+    def look(self) -> None:
+        """Serve what the source has, if it is not served yet.
+
+        Raises:
+            errors.DriverError: it has none that can be served; what was served before still is.
+        """
+        found = self._source.get()
+        if found == self._served:
+            return
+        self._certificate.use(*found)
+        self._served = found
+        until = certificates.not_after(found[0])
+        self._metrics.certificate_until(until.timestamp())
+        self._log.info("certificate served", until=until.isoformat())
+
+    def _run(self) -> None:
+        wait = FIRST_BACKOFF
+        while not self._stop.is_set():
+            try:
+                self.look()
+                pause, wait = self._seconds, FIRST_BACKOFF
+            except Exception as error:  # noqa: BLE001 - without this thread no certificate lasts
+                expected = isinstance(error, errors.DriverError)
+                reason = str(error) if expected else f"{type(error).__name__}: {error}"
+                self._log.error("certificate could not be renewed", reason=reason, again_in=wait)
+                pause, wait = wait, min(wait * 2, self._seconds)
+            self._stop.wait(pause)

@@ -1,0 +1,52 @@
+"""Settings of the webhook; see `settings` for where they come from."""
+
+import pathlib
+from typing import Annotated
+
+from pydantic import Field
+
+from dra_driver import settings
+
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_ADDRESS = r"^.*:\d{1,5}$"
+_Name = Annotated[str, Field(pattern=_DNS_NAME, max_length=253)]
+_Address = Annotated[str, Field(pattern=_ADDRESS)]
+
+
+class Webhook(settings.Settings):
+    """Settings of `dra-driver webhook`."""
+
+    driver_name: Annotated[str, Field(pattern=_DNS_NAME, max_length=63)] = Field(
+        "gpu.nvidia.com", description="Name of the driver whose configs are checked."
+    )
+    address: _Address = Field(
+        ":8443", description="HOST:PORT to answer the API server at, with TLS."
+    )
+    status_address: _Address = Field(
+        ":8080", description="HOST:PORT to serve /healthz, /readyz and /metrics at, without TLS."
+    )
+    certificate_dir: pathlib.Path | None = Field(
+        None,
+        description="Directory with tls.crt and tls.key, as cert-manager's Secret is mounted; they "
+        "are read again when they change. Default: the webhook makes its own certificate and keeps "
+        "it in a Secret.",
+    )
+    service: _Name = Field(
+        "dra-driver-webhook", description="Service that the own certificate is for."
+    )
+    namespace: _Name = Field("dra-driver", description="Namespace of the Service and the Secret.")
+    secret: _Name = Field(
+        "dra-driver-webhook-certificate", description="Secret that keeps the own certificate."
+    )
+    configuration: _Name = Field(
+        "dra-driver-webhook",
+        description="ValidatingWebhookConfiguration that is told the own certificate's authority.",
+    )
+    check_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        60.0, description="Seconds between two looks at the certificate."
+    )
+    drain_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
+        5.0,
+        description="Seconds to go on answering after SIGTERM, until API servers send nothing any "
+        "more.",
+    )

@@ -1,0 +1,267 @@
+"""Daemons as processes of this machine: real processes, whose control program is simulated."""
+
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import mps_scene
+import polling
+import pytest
+
+from dra_driver import errors
+from dra_driver.adapters import mps_local, pids
+from dra_driver.model import mps
+
+GIB = 1024**3
+ABSENT, RUNNING, READY = mps_local.State
+
+
+@pytest.fixture
+def scene():
+    scene = mps_scene.Scene()
+    yield scene
+    scene.close()
+
+
+def test_a_daemon_is_ready_with_its_limits_and_stopped_leaves_nothing(scene):
+    daemon, launcher = scene.daemon(), scene.launcher()
+    assert launcher.state(daemon) == ABSENT
+
+    launcher.start(daemon)
+    launcher.wait_ready(daemon, 15)
+
+    assert launcher.state(daemon) == READY
+    assert mps_scene.caps(daemon) == (30, 4 * GIB)
+    assert len(mps_scene.processes_of(daemon)) >= 2
+
+    launcher.stop(daemon, 15)
+
+    assert launcher.state(daemon) == ABSENT
+    assert mps_scene.processes_of(daemon) == []
+    assert not pathlib.Path(daemon.directory).exists()
+    assert mps_scene.connect(daemon).server is None
+
+
+def test_starting_and_stopping_twice_is_fine(scene):
+    daemon, launcher = scene.started(scene.daemon()), scene.launcher()
+    first, process = mps_scene.supervisor(daemon), mps_scene.process(daemon)
+    # What ends the driver's session, or its terminal's, does not end the daemon.
+    assert os.getsid(first.pid) == first.pid
+
+    launcher.start(daemon)
+
+    assert mps_scene.supervisor(daemon) == first
+    assert mps_scene.process(daemon) == process
+    launcher.stop(daemon, 15)
+    launcher.stop(daemon, 15)
+
+
+def test_after_a_restart_of_the_driver_the_daemon_is_known_and_can_be_stopped(scene):
+    daemon = scene.daemon()
+    program = (
+        "import pathlib, sys\n"
+        "from dra_driver.adapters import mps_local\n"
+        "from dra_driver.model import mps\n"
+        "launcher = mps_local.LocalLauncher(pathlib.Path(sys.argv[1]), private_shm=False)\n"
+        "daemon = mps.decode(sys.argv[2])\n"
+        "launcher.start(daemon)\n"
+        "launcher.wait_ready(daemon, 15)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, scene.driver_root, mps.encode(daemon)],
+        check=True,
+        timeout=60,
+    )
+
+    launcher = scene.launcher()
+    assert launcher.state(daemon) == READY
+    before = mps_scene.supervisor(daemon)
+    launcher.start(daemon)
+    assert mps_scene.supervisor(daemon) == before
+
+    launcher.stop(daemon, 15)
+    assert mps_scene.processes_of(daemon) == []
+
+
+def test_other_limits_reach_clients_that_connect_once_it_is_ready(scene):
+    daemon, launcher = scene.started(scene.daemon()), scene.launcher()
+    client = mps_scene.connect(daemon)
+    other = daemon.limited(mps.Limits(60, None))
+    assert launcher.state(other) == RUNNING
+
+    launcher.reload(other)
+    launcher.wait_ready(other, 15)
+
+    assert mps_scene.caps(daemon) == (60, None)
+    assert launcher.state(daemon) == RUNNING
+    assert client.is_usable()
+    client.close()
+
+
+def test_limits_that_were_written_by_a_driver_that_died_then_are_applied_too(scene):
+    daemon, launcher = scene.started(scene.daemon()), scene.launcher()
+    other = daemon.limited(mps.Limits(60, None))
+    mps_scene.domain(daemon).describe(other)
+    assert launcher.state(other) == RUNNING
+
+    launcher.start(other)
+
+    launcher.wait_ready(other, 15)
+    assert mps_scene.caps(daemon) == (60, None)
+
+
+def test_a_daemon_for_another_device_is_not_taken_for_this_one(scene):
+    daemon = scene.started(scene.daemon())
+    other = scene.daemon(device="GPU-ffffffff-0000-4000-8000-000000000002")
+
+    with pytest.raises(errors.Rejected, match=r"GPU-5b6e.*GPU-ffff.*stop it first"):
+        scene.launcher().start(other)
+
+    assert scene.launcher().state(daemon) == READY
+
+
+def test_what_does_not_run_cannot_be_given_other_limits(scene):
+    with pytest.raises(errors.Retryable, match="does not run"):
+        scene.launcher().reload(scene.daemon())
+
+
+def test_two_daemons_know_nothing_of_each_other(scene):
+    one = scene.started(scene.daemon(1, mps.Limits(30, 4 * GIB)))
+    two = scene.started(scene.daemon(2, mps.Limits(70, 8 * GIB)))
+    client = mps_scene.connect(two)
+
+    assert mps_scene.caps(one) == (30, 4 * GIB)
+    assert mps_scene.caps(two) == (70, 8 * GIB)
+
+    scene.launcher().stop(one, 15)
+
+    assert scene.launcher().state(two) == READY
+    assert client.is_usable()
+    assert mps_scene.caps(two) == (70, 8 * GIB)
+    client.close()
+
+
+def test_a_supervisor_that_is_killed_leaves_no_daemon_and_is_started_again(scene):
+    daemon, launcher = scene.started(scene.daemon()), scene.launcher()
+    client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
+
+    mps_scene.kill(mps_scene.supervisor(daemon))
+
+    assert pids.wait(process, 10)
+    assert client.wait_unusable(10)
+    assert launcher.state(daemon) == ABSENT
+    polling.until(lambda: mps_scene.processes_of(daemon) == [])
+
+    launcher.start(daemon)
+    launcher.wait_ready(daemon, 15)
+    assert mps_scene.caps(daemon) == (30, 4 * GIB)
+    client.close()
+
+
+def test_a_daemon_that_is_dead_is_not_ready_even_if_nobody_has_noticed(scene):
+    daemon, launcher = scene.started(scene.daemon()), scene.launcher()
+    supervisor = mps_scene.supervisor(daemon)
+    assert pids.send(supervisor, signal.SIGSTOP)
+
+    mps_scene.kill(mps_scene.process(daemon))
+
+    assert launcher.state(daemon) == RUNNING
+    assert pids.send(supervisor, signal.SIGCONT)
+    launcher.wait_ready(daemon, 15)
+
+
+def test_a_supervisor_that_does_not_end_is_killed_with_its_daemon(scene):
+    daemon = scene.started(scene.daemon())
+    assert pids.send(mps_scene.supervisor(daemon), signal.SIGSTOP)
+
+    scene.launcher().stop(daemon, 0.1)
+
+    assert mps_scene.processes_of(daemon) == []
+    assert not pathlib.Path(daemon.directory).exists()
+
+
+def test_a_process_that_got_the_number_of_a_supervisor_is_left_alone(scene):
+    daemon = scene.daemon()
+    domain = mps_scene.domain(daemon)
+    domain.create(daemon, shm=False)
+    stranger = subprocess.Popen(["sleep", "600"])
+    found = pids.find(stranger.pid)
+    text = f'{{"pid": {stranger.pid}, "start_time": {found.start_time - 1}}}'
+    (pathlib.Path(daemon.directory) / "supervisor.json").write_text(text, encoding="utf-8")
+    domain.say_ready(pids.Process(stranger.pid, found.start_time - 1), daemon.limits)
+
+    launcher = scene.launcher()
+    assert launcher.state(daemon) == ABSENT
+    launcher.stop(daemon, 5)
+
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_a_supervisor_that_cannot_work_says_why(scene):
+    daemon = scene.daemon()
+    scene.program.unlink()
+
+    with pytest.raises(
+        errors.Retryable, match=rf"MPS daemon {daemon.id}: its supervisor ended with 1: .*no nvidia"
+    ):
+        scene.launcher().start(daemon)
+
+
+def test_a_daemon_that_dies_at_once_is_never_ready_and_says_why(scene):
+    daemon, launcher = scene.daemon(), scene.launcher()
+    scene.program.write_text("#!/bin/sh\necho out of order\nexit 3\n", encoding="utf-8")
+    launcher.start(daemon)
+
+    with pytest.raises(errors.Retryable, match=r"running and not ready within 0.5 s: .*status 3.*"):
+        launcher.wait_ready(daemon, 0.5)
+
+    launcher.stop(daemon, 15)
+    assert mps_scene.processes_of(daemon) == []
+
+
+def test_a_supervisor_whose_description_was_taken_away_does_not_start(scene):
+    daemon = scene.daemon()
+    domain = mps_scene.domain(daemon)
+    domain.create(daemon, shm=False)
+    domain.retire()
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "dra_driver", "mps-daemon"),
+            *("--file", domain.description, "--driver-root", scene.driver_root),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "no MPS daemon wanted" in done.stderr
+
+
+def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene):
+    daemon = scene.daemon()
+    gate = scene.root / "gate"
+    command = ("/bin/sh", "-c", f'until test -e {gate}; do sleep 0.01; done; exec "$@"', "sh")
+    command += (sys.executable, "-m", "dra_driver", "mps-daemon")
+    before, after = (scene.launcher(command=command) for _ in range(2))
+    threads = []
+    # As when the driver is killed after it started a supervisor, and comes back at once.
+    for number, launcher in enumerate((before, after), start=1):
+        action = functools.partial(launcher.start, daemon)
+        threads.append(mps_scene.in_background(action))
+        polling.until(lambda number=number: len(mps_scene.processes_of(daemon)) == number)
+
+    gate.touch()
+
+    for thread in threads:
+        thread.join(30)
+    after.wait_ready(daemon, 15)
+    assert [launcher.state(daemon) for launcher in (before, after)] == [READY, READY]
+    assert len(mps_scene.processes_of(daemon)) == 2

@@ -1,0 +1,98 @@
+"""MPS daemons of the kubelet plugin: as pods, and brought back when they are killed."""
+
+import pathlib
+
+import api_cluster
+import mps_scene
+import pod_kubelet
+import polling
+import pytest
+import sharing_node
+
+from dra_driver.adapters import kube, mps_domain, pids
+
+NAMESPACE = "dra-driver"
+GPU = "gpu-0"
+
+
+@pytest.fixture
+def pods(own_cluster):
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    own_cluster.client.create(kube.NAMESPACES, body)
+    made = pod_kubelet.Kubelet(own_cluster.client, api_cluster.NODE, NAMESPACE)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def as_pods(own_plugin, pods):
+    environment = {"POD_NAMESPACE": NAMESPACE}
+    return own_plugin(
+        mps_launcher="pod", mps_image="driver:1", shares="memory", environment=environment
+    )
+
+
+def claim(cluster):
+    return cluster.claim(sharing_node.share(GPU, memory=10) | {"request": "gpu"})
+
+
+def domain(machine, ref):
+    [use] = machine.record(ref).sharing.mps
+    return mps_domain.Domain(machine.plugin / "mps" / use.domain)
+
+
+def process(found):
+    ready = found.ready()
+    return ready and pids.Process(ready.pid, ready.start_time)
+
+
+def condition(cluster, ref):
+    entries = (cluster.get_claim(ref).get("status") or {}).get("devices") or []
+    return [(c["status"], c["reason"]) for entry in entries for c in entry["conditions"]]
+
+
+def test_a_claim_s_daemon_is_a_pod_that_outlives_the_plugin_and_ends_with_the_claim(
+    as_pods, pods, own_machine, own_cluster
+):
+    ref = claim(own_cluster)
+    as_pods.start().kubelet.prepare(ref)
+    pod, running = pods.pod(), process(domain(own_machine, ref))
+    assert pods.started == [pod["metadata"]["uid"]]
+
+    as_pods.kill()
+    as_pods.start().kubelet.prepare(ref)
+
+    assert pods.pod()["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert process(domain(own_machine, ref)) == running
+    assert pids.is_alive(running)
+
+    as_pods.kubelet.unprepare(ref)
+
+    assert pods.pods() == []
+    assert not pids.is_alive(running)
+    assert own_machine.files() == []
+
+
+def test_what_pods_need_and_is_not_set_ends_the_plugin(own_plugin):
+    plugin = own_plugin(mps_launcher="pod", mps_image="driver:1").spawn()
+    assert plugin.wait_exit() == 1
+    assert "give --pod-namespace, or POD_NAMESPACE" in plugin.log_text()
+
+
+def test_a_claim_whose_daemon_and_supervisor_are_killed_is_not_ready_until_both_are_back(
+    own_plugin, own_machine, own_cluster
+):
+    ref = claim(own_cluster)
+    plugin = own_plugin(shares="memory").start()
+    plugin.kubelet.prepare(ref)
+    found = domain(own_machine, ref)
+    old = process(found)
+    polling.until(lambda: condition(own_cluster, ref) == [("True", "Prepared")])
+    mps_scene.kill(found.supervisor())
+
+    polling.until(lambda: condition(own_cluster, ref) == [("False", "MpsDaemonDown")])
+    polling.until(lambda: condition(own_cluster, ref) == [("True", "Prepared")])
+    assert process(found) != old
+    assert pids.is_alive(process(found))
+    plugin.kubelet.unprepare(ref)
+    assert not pathlib.Path(found.directory).exists()

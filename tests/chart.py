@@ -1,0 +1,79 @@
+"""The Helm chart, rendered by Helm's own engine."""
+
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import kubernetes
+import pytest
+import yaml
+
+helm = pytest.importorskip("helm_python", reason="no wheel of Helm's engine for this machine")
+
+Json = dict[str, Any]
+
+DEPLOY = pathlib.Path(__file__).parents[1] / "deploy"
+PATH = DEPLOY / "helm" / "dra-driver"
+NAMESPACE = "dra-driver"
+
+_FOREIGN = ("Certificate", "Issuer", "SecurityContextConstraints", "ServiceMonitor")
+"""Kinds that do not come with Kubernetes."""
+
+
+def texts(values: Mapping[str, Any] | None = None, *, name: str = "dra-driver") -> dict[str, str]:
+    """What each template renders to, without a cluster (as of Helm's newest Kubernetes)."""
+    with helm.Chart.load(PATH) as chart:
+        chart.validate_schema(dict(values or {}))
+        rendered = chart.render(dict(values or {}), name=name, namespace=NAMESPACE)
+    return {path.removeprefix("dra-driver/templates/"): text for path, text in rendered.items()}
+
+
+def objects(values: Mapping[str, Any] | None = None, **options: Any) -> list[Json]:
+    """All objects of the chart."""
+    return [
+        body
+        for path, text in texts(values, **options).items()
+        if path.endswith(".yaml")
+        for body in yaml.safe_load_all(text)
+        if body
+    ]
+
+
+def manifests() -> list[Json]:
+    """All objects of deploy/manifests."""
+    return [
+        body
+        for path in sorted((DEPLOY / "manifests").glob("*.yaml"))
+        for body in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+
+
+def the(bodies: Iterable[Json], kind: str, suffix: str = "") -> Json:
+    """The only object of a kind, or the one whose name ends so."""
+    [found] = [
+        body
+        for body in bodies
+        if body["kind"] == kind and body["metadata"]["name"].endswith(suffix)
+    ]
+    return found
+
+
+def container(bodies: Iterable[Json]) -> Json:
+    """The container of the kubelet plugin."""
+    [found] = the(bodies, "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def check(body: Json) -> None:
+    """Fail if the object is not as Kubernetes has it: a field that is unknown, missing, or wrong.
+
+    A field that a model does not have would be lost on the way through it.
+    """
+    if body["kind"] in _FOREIGN:
+        return
+    api = kubernetes.client.ApiClient()
+    version = body["apiVersion"].rpartition("/")[2]
+    model = f"{version[0].upper()}{version[1:]}{body['kind']}"
+    read = api.deserialize(json.dumps(body), model, "application/json")
+    assert api.sanitize_for_serialization(read) == body

@@ -1,0 +1,394 @@
+"""The Helm chart and the manifests that are rendered from it."""
+
+import importlib.util
+import json
+import re
+
+import chart
+import pytest
+import yaml
+
+from dra_driver import cli, settings
+from dra_driver.logic import classes
+
+ALL = {
+    "allowOtherDrivers": True,
+    "criticalPodsQuota": True,
+    "imagePullSecrets": [{"name": "registry"}],
+    "kubeletPlugin": {
+        "env": [{"name": "GRPC_VERBOSITY", "value": "debug"}],
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"c": "d"},
+        "updateAtOnce": 2,
+    },
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
+    "openshift": {"scc": True},
+    "priorityClass": {"create": True, "name": "gpu-node"},
+    "serviceAccount": {"annotations": {"e": "f"}},
+}
+"""Everything that can be switched on."""
+SMALLEST = {
+    "admissionPolicy": {"create": False},
+    "deviceClasses": {"create": False},
+    "kubeletPlugin": {
+        "affinity": None,
+        "cdiHook": False,
+        "nodeSelector": None,
+        "resources": None,
+        "tolerations": [],
+    },
+    "metrics": {"enabled": False},
+    "rbac": {"create": False},
+    "serviceAccount": {"create": False, "name": "own"},
+}
+CASES = {
+    "defaults": {},
+    "all": ALL,
+    "smallest": SMALLEST,
+    "webhook": {"webhook": {"enabled": True, "nodeSelector": {"a": "b"}, "tolerations": [{}]}},
+    "cert-manager": {"webhook": {"enabled": True, "certManager": {"enabled": True}}},
+    "v1beta1": {"resourceApiVersion": "v1beta1"},
+    "v1beta2": {"resourceApiVersion": "v1beta2"},
+}
+BY_THE_CHART = {
+    "node_name": "of the pod's node: NODE_NAME",
+    "pod_namespace": "of the pod: POD_NAMESPACE",
+    "rolling_update_uid": "of the pod: DRA_DRIVER_ROLLING_UPDATE_UID",
+    "driver_root_seen": "where the chart mounts the driver root",
+    "metrics_address": "metrics.port",
+    "kubeconfig": "the pod's service account is used",
+    "registry_dir": "below kubeletRoot",
+    "plugin_dir": "below kubeletRoot",
+    "state_dir": "the plugin's directory: it outlives the pod, and is not lost with a reboot",
+    "simulation_dir": "below the plugin's directory",
+    "sysfs_root": "the container has the host's",
+    "proc_root": "the container has the host's, with hostPID",
+    "boot_id_file": "the container has the host's",
+}
+"""Settings that are no values, since they follow from how the pod is made."""
+
+
+def flags(values=None):
+    """The settings that the container's arguments and variables make, as the command reads them."""
+    container = chart.container(chart.objects(values))
+    options = cli._parser().parse_args(["kubelet-plugin", *container["args"]])
+    fields = settings.KubeletPlugin.model_fields
+    return settings.resolve(
+        settings.KubeletPlugin,
+        environment={"NODE_NAME": "node-1", "POD_NAMESPACE": chart.NAMESPACE},
+        flags={name: getattr(options, name) for name in fields},
+    )
+
+
+# Objects
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_each_object_is_one_that_kubernetes_knows(values):
+    for body in chart.objects(values):
+        chart.check(body)
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_no_object_is_there_twice_and_all_others_are_in_the_release_s_namespace(values):
+    bodies = chart.objects(values)
+    names = [(body["kind"], body["metadata"]["name"]) for body in bodies]
+    assert len(names) == len(set(names))
+    assert {body["metadata"].get("namespace", chart.NAMESPACE) for body in bodies} == {
+        chart.NAMESPACE
+    }
+
+
+def test_a_field_that_kubernetes_does_not_know_is_noticed():
+    body = chart.the(chart.objects(), "DaemonSet")
+    body["spec"]["template"]["spec"]["hostPid"] = True
+    with pytest.raises(AssertionError):
+        chart.check(body)
+
+
+def test_the_manifests_are_the_chart_with_its_default_values():
+    path = chart.DEPLOY / "render.py"
+    spec = importlib.util.spec_from_file_location("render", path)
+    render = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(render)
+    written = {p.name: p.read_text("utf-8") for p in render.MANIFESTS.iterdir()}
+    assert written == render.rendered(), "run `python deploy/render.py`"
+    assert [body for body in chart.manifests() if body["kind"] != "Namespace"] == chart.objects()
+    assert next(iter(sorted(written))) == "0-namespace.yaml"
+
+
+def test_everything_is_there_that_the_files_beside_the_manifests_have():
+    ours = {(b["kind"], b["metadata"]["name"]): b for b in chart.manifests()}
+    for name in ("rbac.yaml", "device-classes.yaml"):
+        for body in yaml.safe_load_all((chart.DEPLOY / name).read_text("utf-8")):
+            found = ours[body["kind"], body["metadata"]["name"]]
+            for key in ("rules", "roleRef", "subjects"):
+                assert found.get(key) == body.get(key)
+
+
+def test_helm_has_nothing_to_complain_of():
+    report = chart.helm.lint(chart.PATH, ALL, strict=True)
+    assert report["errors"] == []
+    assert [line["error"] for line in report["messages"]] == ["icon is recommended"]
+
+
+def test_the_chart_is_of_the_version_of_the_driver():
+    about = yaml.safe_load((chart.PATH / "Chart.yaml").read_text("utf-8"))
+    assert (about["version"], about["appVersion"]) == (cli.VERSION, cli.VERSION)
+
+
+# Settings
+
+
+def test_each_setting_is_a_value_or_follows_from_the_pod():
+    values = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))["settings"]
+    fields = settings.KubeletPlugin.model_fields
+    by_name = {fields[name].alias or name: name for name in fields}
+    assert sorted({by_name[key] for key in values} | set(BY_THE_CHART)) == sorted(fields)
+    assert {by_name[key] for key in values} & set(BY_THE_CHART) == set()
+
+
+def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
+    config = flags(
+        {
+            "settings": {
+                "adoptForeignMig": True,
+                "driverRoot": "/run/nvidia/driver",
+                "gpus": [{"selector": "device.attributes['a'].b == \"c, d\"", "shares": "memory"}],
+                "libraryDirs": ["/opt/one", "/opt/two"],
+                "migMode": "static",
+                "repackingSeconds": 0.5,
+                "shares": 4,
+                "simulateGpus": "t4:1,h200-141gb:8",
+            }
+        }
+    )
+    assert (config.adopt_foreign_mig, str(config.driver_root)) == (True, "/run/nvidia/driver")
+    assert [rule.selector for rule in config.gpus] == ["device.attributes['a'].b == \"c, d\""]
+    assert config.library_dirs == ("/opt/one", "/opt/two")
+    assert (config.mig_mode.value, config.repacking_seconds, config.shares) == ("static", 0.5, "4")
+    assert config.simulate_gpus == "t4:1,h200-141gb:8"
+
+
+def test_the_default_values_are_the_defaults_of_the_driver_but_for_those_of_a_pod():
+    config = flags()
+    different = {
+        name
+        for name, field in settings.KubeletPlugin.model_fields.items()
+        if getattr(config, name) != field.default
+    }
+    assert different == {
+        "cdi_hook",
+        "driver_root_seen",
+        "log_format",
+        "metrics_address",
+        "mps_image",
+        "mps_launcher",
+        "node_name",
+        "pod_namespace",
+    }
+
+
+def test_the_schema_knows_every_value_and_every_choice():
+    values = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))
+    schema = json.loads((chart.PATH / "values.schema.json").read_text("utf-8"))
+
+    def compare(value, part, path):
+        if "properties" in part:
+            assert part["additionalProperties"] is False or not path, path
+            known = set(part["properties"]) - {"global", "initialDelaySeconds"}
+            assert set(value) == known, path
+            for key, below in value.items():
+                compare(below, part["properties"][key], [*path, key])
+
+    compare(values, schema, [])
+    assert schema["additionalProperties"] is False
+    for key, part in schema["properties"]["settings"]["properties"].items():
+        name = re.sub("([A-Z])", lambda match: "_" + match[1].lower(), key)
+        metavar = settings._metavar(name, settings.KubeletPlugin.model_fields[name].annotation)
+        if "enum" in part:
+            assert sorted(part["enum"]) == sorted(metavar.split("|"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": {"migmode": "off"}},
+        {"settings": {"migMode": "on"}},
+        {"settings": {"driverRoot": "run/nvidia/driver"}},
+        {"settings": {"gpus": [{"selector": "true"}]}},
+        {"settings": {"shares": "some"}},
+        {"image": {"digest": "1.0"}},
+        {"kubeletPlugin": {"updateAtOnce": 0}},
+    ],
+    ids=str,
+)
+def test_a_value_that_cannot_work_is_refused(values):
+    with pytest.raises(chart.helm.HelmValuesError):
+        chart.texts(values)
+
+
+def test_each_value_has_a_comment():
+    lines = (chart.PATH / "values.yaml").read_text("utf-8").splitlines()
+    values = yaml.safe_load("\n".join(lines))
+    # What is below these is Kubernetes' own.
+    whole = {*values["kubeletPlugin"], *values["webhook"]} - {"certManager"}
+    above, bare = "", []
+    for before, line in zip(["", *lines], lines, strict=False):
+        if found := re.match("( *)([a-zA-Z]+):", line):
+            depth, key = len(found[1]), found[2]
+            if depth <= 2:
+                above = key
+            if not before.strip().startswith("#") and not (depth > 2 and above in whole):
+                bare.append(key)
+    assert bare == []
+
+
+# The pod
+
+
+def pod(values=None):
+    return chart.the(chart.objects(values), "DaemonSet")["spec"]["template"]["spec"]
+
+
+def mounts(values=None):
+    """Host path of each mount of the plugin's container, by its path there."""
+    volumes = {v["name"]: v.get("hostPath", {}).get("path") for v in pod(values)["volumes"]}
+    [container] = pod(values)["containers"]
+    return {
+        m["mountPath"]: (volumes[m["name"]], m.get("mountPropagation"))
+        for m in container["volumeMounts"]
+    }
+
+
+@pytest.mark.parametrize("root", ["/", "/run/nvidia/driver"])
+def test_what_the_kubelet_and_the_runtime_are_told_is_where_the_container_has_it(root):
+    values = {"settings": {"driverRoot": root, "kubeletRoot": "/var/lib/k0s/kubelet"}}
+    config = flags(values)
+    found = mounts(values)
+    for path in (config.registry, config.plugin, config.cdi_dir):
+        assert found[str(path)][0] == str(path)
+    assert found[str(config.plugin)] == (str(config.plugin), "Bidirectional")
+    assert found[str(config.driver_root_seen)] == (root, "HostToContainer")
+    assert found["/dev"] == ("/dev", "HostToContainer")
+
+
+def test_the_hook_is_where_the_driver_is_told_it_is():
+    [init] = pod()["initContainers"]
+    assert init["args"][-1] == str(flags().cdi_hook.parent)
+    assert {m["mountPath"] for m in init["volumeMounts"]} == {init["args"][-1]}
+    assert flags(SMALLEST).cdi_hook is None
+    given = flags({"settings": {"cdiHook": "/usr/bin/nvidia-cdi-hook"}})
+    assert str(given.cdi_hook) == "/usr/bin/nvidia-cdi-hook"
+
+
+def test_the_probes_look_at_the_sockets_that_the_plugin_opens():
+    values = {"settings": {"kubeletRoot": "/k", "driverName": "gpu.example.com"}}
+    [container] = pod(values)["containers"]
+    plugin = flags(values)
+    for name, starting in (("startup", True), ("liveness", True), ("readiness", False)):
+        program, *rest = container[f"{name}Probe"]["exec"]["command"]
+        assert program == "dra-driver"
+        options = cli._parser().parse_args([*rest, "--node-name", "node-1"])
+        assert options.allow_starting is starting
+        probed = settings.resolve(
+            settings.KubeletPlugin,
+            environment={},
+            flags={n: getattr(options, n) for n in settings.KubeletPlugin.model_fields},
+        )
+        assert probed.registration_socket == plugin.registration_socket
+        assert probed.service_socket == plugin.service_socket
+
+
+def test_mps_daemons_run_the_driver_s_own_image_unless_another_is_given():
+    assert flags({"image": {"repository": "r/d", "tag": "2"}}).mps_image == "r/d:2"
+    digest = "sha256:" + "0" * 64
+    assert flags({"image": {"repository": "r/d", "digest": digest}}).mps_image == f"r/d@{digest}"
+    assert flags({"settings": {"mpsImage": "other:1"}}).mps_image == "other:1"
+
+
+def test_pods_of_mps_daemons_are_not_taken_for_pods_of_the_daemon_set():
+    selector = chart.the(chart.objects(), "DaemonSet")["spec"]["selector"]["matchLabels"]
+    assert selector["app.kubernetes.io/component"] == "kubelet-plugin"
+
+
+def test_the_service_finds_the_pods_and_their_port():
+    bodies = chart.objects(ALL)
+    labels = chart.the(bodies, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    service = chart.the(bodies, "Service")["spec"]
+    monitor = chart.the(bodies, "ServiceMonitor")["spec"]
+    policy = chart.the(bodies, "NetworkPolicy")["spec"]
+    for selector in (
+        service["selector"],
+        monitor["selector"]["matchLabels"],
+        policy["podSelector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels.items()
+    [port] = chart.container(bodies)["ports"]
+    assert service["ports"][0]["targetPort"] == port["name"] == "metrics"
+    assert policy["ingress"][0]["ports"][0]["port"] == "metrics"
+    assert monitor["endpoints"][0]["port"] == service["ports"][0]["name"]
+
+
+# Classes
+
+
+def test_the_classes_are_the_driver_s_and_whole_gpus_are_an_extended_resource_in_v1():
+    made = {b["metadata"]["name"]: b for b in chart.objects() if b["kind"] == "DeviceClass"}
+    for body in classes.device_classes("gpu.nvidia.com"):
+        found = made.pop(body["metadata"]["name"])
+        assert found["apiVersion"] == body["apiVersion"]
+        assert found["spec"]["selectors"] == body["spec"]["selectors"]
+        extended = {"extendedResourceName": "nvidia.com/gpu"}
+        whole = body["metadata"]["name"] == "gpu.nvidia.com"
+        assert found["spec"] == body["spec"] | (extended if whole else {})
+    assert list(made) == ["shared.gpu.nvidia.com"]
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_older_versions_of_the_api_have_no_extended_resources(version):
+    made = [
+        body
+        for body in chart.objects({"resourceApiVersion": version})
+        if body["kind"] == "DeviceClass"
+    ]
+    assert {body["apiVersion"] for body in made} == {f"resource.k8s.io/{version}"}
+    assert {tuple(body["spec"]) for body in made} == {("selectors",)}
+
+
+@pytest.mark.parametrize("driver", ["gpu.example.com", "nvidia.example.com"])
+def test_with_another_driver_name_the_classes_have_the_names_that_the_driver_gives_them(driver):
+    values = {"settings": {"driverName": driver}, "deviceClasses": {"shared": False}}
+    made = [b["metadata"]["name"] for b in chart.objects(values) if b["kind"] == "DeviceClass"]
+    assert made == [body["metadata"]["name"] for body in classes.device_classes(driver)]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"settings": {"driverName": "gpu.of-the-second-team.example.com"}}, "at most 27 letters"),
+        ({"priorityClass": {"create": True}}, "choose another name"),
+        (
+            {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}},
+            "needs metrics.enabled",
+        ),
+        ({"serviceAccount": {"create": False}}, "which one, if serviceAccount.create is false"),
+    ],
+    ids=str,
+)
+def test_values_that_do_not_go_together_are_refused_with_the_reason(values, reason):
+    with pytest.raises(chart.helm.HelmRenderError, match=reason):
+        chart.texts(values)
+
+
+def test_the_notes_name_the_next_commands_for_this_release():
+    notes = chart.texts()["NOTES.txt"]
+    assert "kubectl -n dra-driver rollout status daemonset/dra-driver-kubelet-plugin\n" in notes
+    assert "--field-selector spec.driver=gpu.nvidia.com" in notes
+    [overrides] = re.findall(r"--overrides '(.*)'", notes)
+    [container] = json.loads(overrides)["spec"]["containers"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": "1"}}

@@ -1,0 +1,77 @@
+"""A node on which MPS daemons are pods: an API server, a kubelet for them, and launchers."""
+
+import contextlib
+from collections.abc import Iterator
+
+import api_cluster
+import mps_scene
+import pod_kubelet
+
+from dra_driver import settings
+from dra_driver.adapters import driver_root, kube
+from dra_driver.apps import mps_pods
+from dra_driver.model import mps
+
+NAMESPACE = "dra-driver"
+SECONDS = 15.0
+"""How long a daemon may take to be ready, or to end."""
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[api_cluster.Cluster]:
+    """An API server with the node and the namespace."""
+    made = api_cluster.Cluster()
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    made.client.create(kube.NAMESPACES, body)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextlib.contextmanager
+def running_pods(cluster: api_cluster.Cluster) -> Iterator[pod_kubelet.Kubelet]:
+    """What runs the pods; those that are left are removed."""
+    made = pod_kubelet.Kubelet(cluster.client, api_cluster.NODE, NAMESPACE)
+    try:
+        yield made
+    finally:
+        made.close()
+        for pod in made.pods():
+            cluster.client.delete(kube.PODS, pod["metadata"]["name"], NAMESPACE, grace_period=0)
+
+
+class Launchers:
+    """Makes launchers; one made later is the driver after a restart, or an upgrade."""
+
+    def __init__(self, cluster: api_cluster.Cluster, scene: mps_scene.Scene) -> None:
+        self._cluster, self._scene = cluster, scene
+
+    def new(self, **fields: str) -> mps_pods.PodLauncher:
+        """`fields` are settings."""
+        wanted = {"mps_launcher": "pod", "mps_image": "driver:1", "pod_namespace": NAMESPACE}
+        config = settings.KubeletPlugin(node_name=api_cluster.NODE, **wanted | fields)
+        root = driver_root.Root(str(self._scene.driver_root), self._scene.driver_root)
+        return mps_pods.launcher(config, self._cluster.client, root, self._scene.launcher())
+
+
+def started(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> mps.Daemon:
+    """The daemon, ready."""
+    launcher.start(daemon)
+    launcher.wait_ready(daemon, SECONDS)
+    return daemon
+
+
+def uid(pod: kube.Json) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def refusing(cluster: api_cluster.Cluster, verb: str, *faults):
+    """Inside the block the next requests for pods meet these faults, one each."""
+    left = list(faults)
+
+    def rule(call):
+        hit = call.resource == "pods" and call.verb == verb
+        return left.pop(0) if left and hit else None
+
+    return cluster.faults.where(rule)

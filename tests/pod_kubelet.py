@@ -1,0 +1,123 @@
+"""What a kubelet does for pods that one container each runs in: for real, as processes."""
+
+import contextlib
+import pathlib
+import subprocess
+import sys
+import threading
+
+import polling
+
+from dra_driver.adapters import kube
+
+_PROGRAM = "dra-driver"
+
+
+class Kubelet:
+    """Runs the pods of one node in a namespace, until it is closed.
+
+    Host paths are mounted nowhere, so a pod has to mount them at the same paths; one that does not
+    exist keeps the container from starting, as it would on a node. The containers of `broken` pods
+    are not started.
+    """
+
+    def __init__(self, client: kube.Client, node: str, namespace: str) -> None:
+        self._client, self._node, self._namespace = client, node, namespace
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.started: list[str] = []
+        self.broken = False
+        self.patient = False
+        self._failing: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def pods(self) -> list[kube.Json]:
+        items, _ = self._client.list(kube.PODS, self._namespace)
+        return items
+
+    def pod(self) -> kube.Json:
+        """The only pod there is."""
+        [item] = self.pods()
+        return item
+
+    def fail(self) -> None:
+        """The only pod fails, as one that is evicted."""
+        pod = self.pod()
+        self._failing.add(pod["metadata"]["uid"])
+        polling.until(lambda: self.pod()["status"]["phase"] == "Failed", what="a failed pod")
+
+    def restarts(self) -> int:
+        """How often a container was started."""
+        return len(self.started)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.02):
+            for pod in self.pods():
+                if pod["spec"].get("nodeName") == self._node:
+                    # It may have been changed, or be gone, since it was read.
+                    with contextlib.suppress(kube.Conflict, kube.NotFound):
+                        self._sync(pod)
+
+    def _sync(self, pod: kube.Json) -> None:
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        process = self._processes.get(uid)
+        if pod["metadata"].get("deletionTimestamp"):
+            if self.patient:
+                return
+            self._end(uid, pod["spec"]["terminationGracePeriodSeconds"])
+            self._client.delete(kube.PODS, name, self._namespace, uid=uid, grace_period=0)
+        elif uid in self._failing:
+            self._end(uid, 0)
+            self._tell(pod, phase="Failed", reason="Evicted", message="low on memory")
+        elif pod["status"]["phase"] in ("Pending", "Running") and (
+            process is None or process.poll() is not None
+        ):
+            self._begin(pod)
+
+    def _begin(self, pod: kube.Json) -> None:
+        [container] = pod["spec"]["containers"]
+        paths = {one["name"]: one["hostPath"]["path"] for one in pod["spec"]["volumes"]}
+        missing = [path for path in paths.values() if not pathlib.Path(path).is_dir()]
+        if missing or self.broken:
+            waiting = {"reason": "CreateContainerError", "message": f"no {missing}"}
+            self._tell(pod, phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
+            return
+        for mount in container["volumeMounts"]:
+            assert mount["mountPath"] == paths[mount["name"]]
+        program, *arguments = container["command"]
+        assert program == _PROGRAM
+        uid = pod["metadata"]["uid"]
+        with pathlib.Path(paths["daemon"], "log", "container.log").open("ab") as log:
+            self._processes[uid] = subprocess.Popen(
+                [sys.executable, "-m", "dra_driver", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.started.append(uid)
+        self._tell(pod, phase="Running", containerStatuses=[{"state": {"running": {}}}])
+
+    def _end(self, uid: str, seconds: float) -> None:
+        process = self._processes.pop(uid, None)
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _tell(self, pod: kube.Json, **status: object) -> None:
+        if {**pod["status"], **status} != pod["status"]:
+            body = pod | {"status": pod["status"] | status}
+            self._client.replace_status(kube.PODS, body, self._namespace)

@@ -1,0 +1,369 @@
+"""A node whose GPUs are shared: with an nvidia-smi, MPS daemons that run, and CUDA programs.
+
+It is `mig_node.Node` with a `sharing.Sharer`. Everything is below one short directory: a socket's
+path may have 107 bytes.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import threading
+import uuid
+
+import mig_node
+import polling
+
+from dra_driver import settings
+from dra_driver.adapters import (
+    driver_programs,
+    ledgers,
+    locks,
+    mps_domain,
+    mps_local,
+    nvidia_smi,
+    nvml_compute,
+    nvml_mig,
+    pids,
+    processes,
+    records,
+)
+from dra_driver.apps import (
+    inventory,
+    mps_health,
+    orphans,
+    partitioning,
+    preparing,
+    recovering,
+    sharing,
+)
+from dra_driver.logic import cdi, planning
+from dra_driver.model import claims, mig, mps
+from dra_driver.model import shares as share_model
+from dra_driver.sim import gpu_operations, gpu_state, hardware, mps_program
+
+GPU, OTHER_GPU, PARTITION = "gpu-0", "gpu-1", mig_node.FIRST
+MIB, GIB = 2**20, 2**30
+DEFAULT, PROHIBITED, EXCLUSIVE = 0, 2, 3
+"""Compute modes."""
+SHORT, MEDIUM, LONG = 1, 2, 3
+"""Time slices."""
+BY_MEMORY = share_model.Shares()
+NOT_ENFORCED = share_model.Shares(enforcement=share_model.Enforcement.NONE)
+FOLDERS = ("claims", "cdi", "gpus", "mps")
+
+
+def config(kind, requests=(), **sharing_fields):
+    """An entry of an allocation's configs."""
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": kind}
+    return {
+        "source": "FromClaim",
+        "requests": list(requests),
+        "opaque": {
+            "driver": mig_node.DRIVER,
+            "parameters": parameters | {"sharing": sharing_fields},
+        },
+    }
+
+
+def time_slicing(interval, *requests):
+    fields = {"interval": interval}
+    return config("GpuConfig", requests, strategy="TimeSlicing", timeSlicingConfig=fields)
+
+
+def mps_gpu(*requests, **fields):
+    return config("GpuConfig", requests, strategy="MPS", mpsConfig=fields)
+
+
+def mps_mig(*requests, **fields):
+    return config("MigDeviceConfig", requests, strategy="MPS", mpsConfig=fields)
+
+
+def share(device=GPU, *, memory=None, **capacity):
+    """A result that is a share of a device; `memory` in GiB."""
+    amounts = {"memory": f"{memory}Gi"} if memory else {}
+    amounts |= {name: str(amount) for name, amount in capacity.items()}
+    return {"device": device, "shareID": str(uuid.uuid4()), "consumedCapacity": amounts}
+
+
+class Claims(mig_node.Claims):
+    """Claims with configs, namespaces and shares."""
+
+    def give(self, *results, namespace="default", configs=()):
+        """A claim that is allocated to these, each a device or a share, as requests r0, r1, …"""
+        number = next(self._numbers)
+        ref = claims.ClaimRef(namespace, f"claim-{number}", claims.ClaimUid(f"uid-{number}"))
+        self.give_anew(ref, *results, configs=configs)
+        return ref
+
+    def give_anew(self, ref, *results, configs=()):
+        found = [
+            {"request": f"r{number}", "driver": mig_node.DRIVER, "pool": mig_node.POOL}
+            | ({"device": result} if isinstance(result, str) else result)
+            for number, result in enumerate(results)
+        ]
+        devices = {"results": found, "config": list(configs)}
+        self.known[ref.name] = claims.parse(
+            {
+                "metadata": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
+                "status": {"allocation": {"devices": devices}},
+            }
+        )
+
+    def share(self, *, namespace="default", **amounts):
+        """A claim with one share."""
+        return self.give(share(**amounts), namespace=namespace)
+
+
+class Node(mig_node.Node):
+    """The driver's parts that change the node; made again, it is the driver after a restart."""
+
+    def __init__(
+        self, root, gpus, api, starter=None, *, mode="dynamic", boot="boot-1", shares=None
+    ):
+        self.root, self.api = root, api
+        self.simulation, self.cdi, self.mps = root / "simulation", root / "cdi", root / "mps"
+        self.cdi.mkdir(exist_ok=True)
+        self.proc = root / "proc"
+        found = hardware.simulated(
+            settings.KubeletPlugin(
+                node_name=mig_node.POOL, simulate_gpus=gpus, simulation_dir=self.simulation
+            )
+        )
+        self.books = ledgers.Ledgers(root / "gpus", boot_id=boot)
+        self.held = locks.Locks(root / "locks")
+        self.store = preparing.Store(
+            records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
+        )
+        self.gpus = inventory.Inventory(
+            inventory.Looking(
+                found.nvml, found.place, self.books, lambda _: mig.Mode(mode), lambda _: shares
+            ),
+            interval=3600,
+            on_change=lambda: None,
+        )
+        self.gpus.look()
+        self.nvml = nvml_mig.MigNvml(found.nvml)
+        self.partitioner = partitioning.Partitioner(
+            self.nvml, self.books, processes.Processes(self.proc).describe
+        )
+        self.modes = nvml_compute.ComputeModes(found.nvml)
+        self.smi, self.launcher = found.nvidia_smi, found.launcher
+        if starter is not None:
+            self._hurry(starter)
+        self.sharer = sharing.Sharer(
+            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, 16 * MIB), self.books
+        )
+        self.stopping = threading.Event()
+        self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
+        effects = preparing.Effects(found.injector, self.partitioner, self.sharer)
+        self.preparer = preparing.Preparer(
+            self.identity,
+            self.store,
+            api,
+            self.gpus,
+            effects,
+            stopping=self.stopping,
+            on_change=lambda: None,
+        )
+        self.orphans = orphans.Orphans(
+            self.gpus,
+            self.store.records,
+            self.books,
+            self.held,
+            effects,
+            adopt=False,
+            on_change=lambda: None,
+        )
+
+    def _hurry(self, starter):
+        """The same programs, sooner."""
+        script = self.root / "nvidia-smi"
+        words = [*starter.command("nvidia-smi"), str(self.simulation)]
+        script.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+        self.smi = nvidia_smi.NvidiaSmi(lambda: driver_programs.Program(script, {}))
+        self.launcher = mps_local.LocalLauncher(
+            self.simulation / "driver", private_shm=False, command=starter.command("supervisor")
+        )
+
+    def start(self):
+        """What the driver does when it starts, before it answers."""
+        recovering.Recovery(
+            self.identity,
+            self.store,
+            claim_list=self.api.everywhere,
+            offers=lambda: self.gpus.snapshot.offered,
+            divisions=lambda: self.gpus.snapshot.divisions,
+        ).run()
+        self.sharer.remove_unused(lambda: list(self.store.records.contents().records.values()))
+        self.orphans.settle()
+        return self
+
+    def look_after(self):
+        """What the driver does every few seconds once it runs, until all daemons are ready."""
+        mps_health.Health(
+            self.store.records, self.held, self.launcher, self.mps, on_change=lambda *_: None
+        ).look()
+        for record in self.store.records.contents().records.values():
+            for number in range(len(record.sharing.mps)):
+                self.launcher.wait_ready(self.described(record.ref, number), 10)
+        return self
+
+    def reboot(self):
+        """The node restarts: nothing runs any more, and GPUs have forgotten what they were set to.
+
+        The driver has to be made again, with another boot id.
+        """
+        for process in self._processes():
+            kill(process)
+        gpu_operations.reboot(self.simulation)
+
+    def set_card(self, number=0, **fields):
+        """An administrator sets a GPU: `time_slice`, `compute_mode`, `time_slice_supported`."""
+        with gpu_state.open_file(self.simulation).edit() as state:
+            for name, value in fields.items():
+                setattr(state.gpus[number], name, value)
+
+    def set_to(self, number=0):
+        """What a GPU is set to: time slice and compute mode."""
+        card = self.card(number)
+        return card.time_slice, card.compute_mode
+
+    def daemons(self):
+        """The daemons that have a directory."""
+        return sorted(path.name for path in self.mps.iterdir()) if self.mps.is_dir() else []
+
+    def domain(self, ref, number=0):
+        """The place of a claim's daemon."""
+        return mps_domain.Domain(self.mps / self.record(ref).sharing.mps[number].domain)
+
+    def described(self, ref, number=0):
+        """What a claim's daemon is to be."""
+        found = self.domain(ref, number).read()
+        assert found is not None
+        return found
+
+    def daemon(self, ref, number=0):
+        """The process of a claim's daemon, which is ready and has its limits."""
+        domain = self.domain(ref, number)
+        ready, wanted = domain.ready(), domain.read()
+        assert ready is not None, "it is not ready"
+        assert wanted is not None, "it is not described"
+        assert ready.limits == wanted.limits
+        process = pids.Process(ready.pid, ready.start_time)
+        assert pids.is_alive(process), "it does not run"
+        return process
+
+    def limits(self, ref, number=0):
+        """What the cap of a claim's daemon is that runs: percent and GiB."""
+        self.daemon(ref, number)
+        found = self.described(ref, number).limits
+        memory = found.memory_bytes
+        return found.thread_percentage, None if memory is None else memory / GIB
+
+    def kill_daemon(self, ref):
+        process = self.daemon(ref)
+        kill(process)
+        return process
+
+    def kill_supervisor(self, ref):
+        process = self.domain(ref).supervisor()
+        assert process is not None
+        kill(process)
+
+    def comes_back(self, ref, old):
+        """The daemon that is ready in place of an old one."""
+
+        def found():
+            ready = self.domain(ref).ready()
+            return ready is not None and ready.pid != old.pid and self.daemon(ref)
+
+        return polling.until(found, what="another daemon")
+
+    def cdi_name(self, ref):
+        return cdi.file_name(mig_node.DRIVER, ref.uid)
+
+    def edits(self, ref, key=None):
+        """What containers get with a device or share of a claim: variables, host paths by path."""
+        spec = json.loads((self.cdi / self.cdi_name(ref)).read_text())
+        by_key = {device["name"]: device["containerEdits"] for device in spec["devices"]}
+        names = [name for name in by_key if key in {None, name.removeprefix(f"{ref.uid}-")}]
+        [name] = names
+        found = by_key[name]
+        variables = dict(text.split("=", 1) for text in found.get("env", []))
+        mounts = {one["containerPath"]: one["hostPath"] for one in found.get("mounts", [])}
+        return variables, mounts
+
+    def connect(self, ref, key=None, **environment):
+        """A CUDA program begins in a container of the claim, with these variables besides."""
+        variables, mounts = self.edits(ref, key)
+        inside = {**variables, **environment}
+        path = inside.get("CUDA_MPS_PIPE_DIRECTORY", sharing.PIPE_DIR)
+        outside = mounts.get(path, str(self.root / "nothing"))
+        return mps_program.connect({**inside, "CUDA_MPS_PIPE_DIRECTORY": outside})
+
+    def gets(self, ref, key=None, **environment):
+        """What such a program may take: percent and GiB; it has ended when this returns."""
+        client = self.connect(ref, key, **environment)
+        client.close()
+        assert client.server is not None, "it runs without MPS"
+        memory = client.caps.memory
+        return client.caps.percentage, None if memory is None else memory / GIB
+
+    def files(self):
+        """What there is of claims, of GPUs that were changed, and of daemons."""
+        return sorted(
+            str(path.relative_to(self.root))
+            for folder in FOLDERS
+            if (self.root / folder).is_dir()
+            for path in (self.root / folder).iterdir()
+        )
+
+    def hardware(self):
+        return [(*state, *self.set_to(number)) for number, state in enumerate(super().hardware())]
+
+    def is_clean(self):
+        assert super().is_clean()
+        assert self.runs_nothing()
+        assert {self.set_to(0), self.set_to(1)} == {(0, DEFAULT)}
+        return True
+
+    def runs_nothing(self):
+        polling.until(lambda: self._processes() == [], what="the end of all daemons")
+        return True
+
+    def _processes(self):
+        """Whatever writes into a directory of a daemon: supervisors, daemons and their servers."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                output = os.readlink(entry / "fd/1")  # noqa: PTH115 - the end may be deleted
+                if output.startswith(f"{self.mps}/"):
+                    process = pids.find(int(entry.name))
+                    found += [process] if process is not None else []
+        return found
+
+    def close(self):
+        """End what runs, and remove everything."""
+        for process in self._processes():
+            kill(process)
+        self.held.close()
+        polling.until(_all_are_buried, what="the end of all supervisors")
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def limits(percent=None, gib=None):
+    return mps.Limits(percent, None if gib is None else int(gib * GIB))
+
+
+def kill(process):
+    pids.send(process, signal.SIGKILL)
+    assert pids.wait(process, 10)
+
+
+def _all_are_buried():
+    mps_local._reap()
+    return not mps_local._children
