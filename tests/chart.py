@@ -21,11 +21,16 @@ _FOREIGN = ("Certificate", "Issuer", "SecurityContextConstraints", "ServiceMonit
 """Kinds that do not come with Kubernetes."""
 
 
-def texts(values: Mapping[str, Any] | None = None, *, name: str = "dra-driver") -> dict[str, str]:
+def texts(
+    values: Mapping[str, Any] | None = None,
+    *,
+    name: str = "dra-driver",
+    namespace: str = NAMESPACE,
+) -> dict[str, str]:
     """What each template renders to, without a cluster (as of Helm's newest Kubernetes)."""
     with helm.Chart.load(PATH) as chart:
         chart.validate_schema(dict(values or {}))
-        rendered = chart.render(dict(values or {}), name=name, namespace=NAMESPACE)
+        rendered = chart.render(dict(values or {}), name=name, namespace=namespace)
     return {path.removeprefix("dra-driver/templates/"): text for path, text in rendered.items()}
 
 

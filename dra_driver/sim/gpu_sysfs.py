@@ -17,9 +17,24 @@ def write(directory: pathlib.Path, node: gpu_state.Node) -> pathlib.Path:
     (aside / "bus" / "pci" / "devices").mkdir(parents=True)
     for position, gpu in enumerate(node.gpus):
         _write_device(aside, gpu, *_place(position, len(node.gpus)))
+    if _content(aside) == _content(root):
+        # Others may be reading what is there.
+        shutil.rmtree(aside)
+        return root
     shutil.rmtree(root, ignore_errors=True)
     aside.rename(root)
     return root
+
+
+def _content(root: pathlib.Path) -> dict[str, str]:
+    """What is in a tree: the text of files, and where links lead."""
+    return {
+        str(path.relative_to(root)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_text(encoding="ascii")
+        for path in root.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
 
 
 def _place(position: int, count: int) -> tuple[int, int]:

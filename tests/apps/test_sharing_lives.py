@@ -250,3 +250,13 @@ def test_what_is_set_up_for_a_rebuilt_record_is_remembered_first(
     assert again.record(ref).sharing
     again.unprepare(ref)
     assert again.daemons() == []
+
+
+@pytest.mark.parametrize("config", [LIMITED, sharing_node.time_slicing("Long")])
+def test_a_damaged_record_does_not_have_the_settings_of_its_gpu_put_back(host, users, config):
+    ref = users.give(GPU, configs=[config])
+    host.prepare(ref)
+    wanted = host.set_to()
+    (host.root / "claims" / f"{ref.uid}.json").write_text("{", encoding="utf-8")
+    host.orphans.settle()
+    assert host.set_to() == wanted

@@ -10,6 +10,8 @@ from dra_driver import cli, settings, webhook_settings
 
 OWN = {"webhook": {"enabled": True}}
 CERT_MANAGER = {"webhook": {"enabled": True, "certManager": {"enabled": True}}}
+SECOND = {"name": "second", "namespace": "gpus"}
+"""A release whose names are not the driver's defaults."""
 OF_THE_RELEASE = ("app.kubernetes.io/instance", "app.kubernetes.io/version")
 
 
@@ -76,8 +78,8 @@ def test_its_objects_are_those_of_the_plain_manifest():
 
 @pytest.mark.parametrize("values", [OWN, CERT_MANAGER], ids=["own", "cert-manager"])
 def test_it_is_told_the_names_of_this_release(values):
-    bodies = parts(values, name="second")
-    config = flags(values, name="second")
+    bodies = parts(values, **SECOND)
+    config = flags(values, **SECOND)
     service = chart.the(bodies, "Service")["metadata"]
     assert (config.service, config.namespace) == (service["name"], service["namespace"])
     assert config.service == "second-dra-driver-webhook"
@@ -89,10 +91,11 @@ def test_it_is_told_the_names_of_this_release(values):
 
 
 def test_its_own_certificate_is_in_the_secret_that_it_may_write():
-    bodies = parts(OWN)
-    config = flags(OWN)
+    bodies = parts(OWN, **SECOND)
+    config = flags(OWN, **SECOND)
     assert config.certificate_dir is None
-    assert chart.the(bodies, "Secret")["metadata"]["name"] == config.secret
+    secret = chart.the(bodies, "Secret")["metadata"]
+    assert (secret["name"], secret["namespace"]) == (config.secret, config.namespace)
     [rule] = chart.the(bodies, "Role")["rules"]
     assert rule["resourceNames"] == [config.secret]
     [rule] = chart.the(bodies, "ClusterRole")["rules"]
