@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types bench crds clean
+.PHONY: help demo test unit lint types bench crds manifests wheels clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,12 @@ bench: $(STAMP) ## Measure the plugin against the embedded cluster, the allocato
 
 crds: $(STAMP) ## Write the JSON schemas of the configs anew
 	@$(BIN)/python crds/generate.py
+
+manifests: $(STAMP) ## Render deploy/manifests from the Helm chart
+	@$(BIN)/python deploy/render.py
+
+wheels: $(STAMP) ## Fetch the Python packages of the image, for deploy/Dockerfile
+	@$(BIN)/python deploy/lock.py
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) .cache build *.egg-info

@@ -9,6 +9,8 @@ import kubernetes
 import pytest
 import yaml
 
+from dra_driver import cli, settings
+
 helm = pytest.importorskip("helm_python", reason="no wheel of Helm's engine for this machine")
 
 Json = dict[str, Any]
@@ -68,6 +70,17 @@ def container(bodies: Iterable[Json]) -> Json:
     """The container of the kubelet plugin."""
     [found] = the(bodies, "DaemonSet")["spec"]["template"]["spec"]["containers"]
     return found
+
+
+def plugin_settings(values: Mapping[str, Any] | None = None) -> settings.KubeletPlugin:
+    """What the container's arguments and variables make, as the kubelet plugin reads them."""
+    options = cli._parser().parse_args(["kubelet-plugin", *container(objects(values))["args"]])
+    fields = settings.KubeletPlugin.model_fields
+    return settings.resolve(
+        settings.KubeletPlugin,
+        environment={"NODE_NAME": "node-1", "POD_NAMESPACE": NAMESPACE},
+        flags={name: getattr(options, name) for name in fields},
+    )
 
 
 def check(body: Json) -> None:

@@ -67,7 +67,10 @@ class Orphans:
             try:
                 with self._locks.hold([card.name], seconds=LOCK_SECONDS):
                     self._partitioner.settle_mode(card.gpu.uuid)
-                    self._sharer.settle(card.gpu.uuid, self._known.contents().records.values())
+                    known = self._known.contents()
+                    # What claims need whose records are damaged is not known.
+                    if not known.damaged:
+                        self._sharer.settle(card.gpu.uuid, known.records.values())
             except errors.DriverError as error:
                 self._log.warning("GPU not settled for now", device=card.name, reason=str(error))
 

@@ -209,7 +209,7 @@ class Sharer:
         settings: sharing.Mps | None,
     ) -> mps.Daemon:
         devices = sorted({uuids[name] for name in use.devices})
-        if settings is not None and settings.per_device:
+        if len(devices) > 1 and settings is not None and settings.per_device:
             by_uuid = config_checks.memory_limits(settings, devices)
             by_device = tuple(by_uuid.get(uuid) for uuid in devices)
             limits = dataclasses.replace(limits, memory_by_device=by_device)

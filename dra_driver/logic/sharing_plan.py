@@ -187,7 +187,11 @@ def _mps_use(
             "request"
         )
     is_share = first.result.share_id is not None
-    memory = None if wanted.memory_limit is None else wanted.client_limit(wanted.memory_limit)
+    promised = wanted.memory_limit
+    if len(names) == 1 and wanted.per_device:
+        # It has been checked that the only entry is for the only device.
+        promised = next(iter(wanted.per_device.values()))
+    memory = None if promised is None else wanted.client_limit(promised)
     percent = wanted.thread_percentage
     if is_share and _enforcement(first, divisions):
         limits = _limits(first, divisions)

@@ -100,6 +100,7 @@ def test_a_restart_of_the_driver_does_not_disturb_a_daemon(host, new_host, users
     process, client = host.daemon(ref), host.connect(ref)
     again = new_host().start()
     assert again.daemon(ref) == process
+    assert again.card().compute_mode == sharing_node.EXCLUSIVE
     again.prepare(ref)
     assert again.daemon(ref) == process
     assert client.is_usable()
@@ -107,6 +108,12 @@ def test_a_restart_of_the_driver_does_not_disturb_a_daemon(host, new_host, users
     assert again.card().compute_mode == sharing_node.EXCLUSIVE
     again.unprepare(ref)
     assert again.is_clean()
+
+
+def test_a_restart_of_the_driver_does_not_change_a_time_slice(host, new_host, users):
+    ref = users.give(GPU, configs=[sharing_node.time_slicing("Long")])
+    host.prepare(ref)
+    assert new_host().start().card().time_slice == sharing_node.LONG
 
 
 def test_a_daemon_without_a_record_is_removed_at_the_next_start(host, new_host, users):

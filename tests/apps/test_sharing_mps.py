@@ -126,8 +126,19 @@ def test_daemons_of_two_claims_are_apart(host, users):
 def test_each_device_of_a_config_is_seen_by_the_daemon(host, users):
     ref = users.give(GPU, sharing_node.OTHER_GPU, configs=[LIMITED])
     host.prepare(ref)
-    served = [host.described(ref, number).device for number in range(len(host.daemons()))]
-    assert {uuid for text in served for uuid in text.split(",")} == {host.uuid(0), host.uuid(1)}
+    assert set(host.described(ref).device.split(",")) == {host.uuid(0), host.uuid(1)}
+    assert {host.card(number).compute_mode for number in (0, 1)} == {EXCLUSIVE}
+    host.unprepare(ref)
+    assert host.is_clean()
+
+
+def test_each_device_of_a_config_leads_containers_to_the_daemon_with_all_limits(host, users):
+    ref = users.give(GPU, sharing_node.OTHER_GPU, configs=[LIMITED])
+    host.prepare(ref)
+    for key in (GPU, sharing_node.OTHER_GPU):
+        assert host.gets(ref, key) == (30, 4)
+        variables, _ = host.edits(ref, key)
+        assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
 
 
 def test_the_limit_of_one_device_is_not_forgotten(host, users):

@@ -279,3 +279,17 @@ def test_claims_that_come_and_go_at_once_are_each_held_to_their_share(shared_hos
     assert [shared_host.limits(ref) for ref in staying] == [(5, 5), (6, 6)]
     plugin_process.at_once(*(functools.partial(shared_host.unprepare, r, 40) for r in staying))
     assert shared_host.is_clean()
+
+
+def test_a_limit_per_device_of_one_claim_does_not_lower_the_cap_of_the_others(shared_host, users):
+    config = sharing_node.mps_gpu(
+        defaultPerDevicePinnedMemoryLimit={"0": "2Gi"}, domain="Namespace"
+    )
+    plain = users.share(memory=30, cores=40)
+    lowered = users.give(sharing_node.share(memory=10, cores=20), configs=[config])
+    shared_host.prepare(plain)
+    shared_host.prepare(lowered)
+    assert shared_host.gets(lowered) == (20, 2)
+    assert shared_host.gets(plain) == (40, 30)
+    shared_host.prepare(plain)
+    assert shared_host.gets(lowered) == (20, 2)

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from dra_driver import cli, settings
-from dra_driver.logic import classes
+from dra_driver.logic import classes, selection, shares
+from dra_driver.model import slices
 
 ALL = {
     "allowOtherDrivers": True,
@@ -67,18 +68,6 @@ BY_THE_CHART = {
     "boot_id_file": "the container has the host's",
 }
 """Settings that are no values, since they follow from how the pod is made."""
-
-
-def flags(values=None):
-    """The settings that the container's arguments and variables make, as the command reads them."""
-    container = chart.container(chart.objects(values))
-    options = cli._parser().parse_args(["kubelet-plugin", *container["args"]])
-    fields = settings.KubeletPlugin.model_fields
-    return settings.resolve(
-        settings.KubeletPlugin,
-        environment={"NODE_NAME": "node-1", "POD_NAMESPACE": chart.NAMESPACE},
-        flags={name: getattr(options, name) for name in fields},
-    )
 
 
 # Objects
@@ -150,7 +139,7 @@ def test_each_setting_is_a_value_or_follows_from_the_pod():
 
 
 def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
-    config = flags(
+    config = chart.plugin_settings(
         {
             "settings": {
                 "adoptForeignMig": True,
@@ -171,8 +160,14 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
     assert config.simulate_gpus == "t4:1,h200-141gb:8"
 
 
+def test_an_off_without_quotes_which_yaml_reads_as_false_is_off():
+    text = "settings: {migMode: off, shares: off, gpus: [{selector: 'true', shares: off}]}"
+    config = chart.plugin_settings(chart.helm.values_from_yaml(text))
+    assert (config.mig_mode.value, config.shares, config.gpus[0].shares) == ("off", "off", "off")
+
+
 def test_the_default_values_are_the_defaults_of_the_driver_but_for_those_of_a_pod():
-    config = flags()
+    config = chart.plugin_settings()
     different = {
         name
         for name, field in settings.KubeletPlugin.model_fields.items()
@@ -208,7 +203,8 @@ def test_the_schema_knows_every_value_and_every_choice():
         name = re.sub("([A-Z])", lambda match: "_" + match[1].lower(), key)
         metavar = settings._metavar(name, settings.KubeletPlugin.model_fields[name].annotation)
         if "enum" in part:
-            assert sorted(part["enum"]) == sorted(metavar.split("|"))
+            choices = [choice for choice in part["enum"] if choice is not False]
+            assert sorted(choices) == sorted(metavar.split("|"))
 
 
 @pytest.mark.parametrize(
@@ -245,92 +241,6 @@ def test_each_value_has_a_comment():
     assert bare == []
 
 
-# The pod
-
-
-def pod(values=None):
-    return chart.the(chart.objects(values), "DaemonSet")["spec"]["template"]["spec"]
-
-
-def mounts(values=None):
-    """Host path of each mount of the plugin's container, by its path there."""
-    volumes = {v["name"]: v.get("hostPath", {}).get("path") for v in pod(values)["volumes"]}
-    [container] = pod(values)["containers"]
-    return {
-        m["mountPath"]: (volumes[m["name"]], m.get("mountPropagation"))
-        for m in container["volumeMounts"]
-    }
-
-
-@pytest.mark.parametrize("root", ["/", "/run/nvidia/driver"])
-def test_what_the_kubelet_and_the_runtime_are_told_is_where_the_container_has_it(root):
-    values = {"settings": {"driverRoot": root, "kubeletRoot": "/var/lib/k0s/kubelet"}}
-    config = flags(values)
-    found = mounts(values)
-    for path in (config.registry, config.plugin, config.cdi_dir):
-        assert found[str(path)][0] == str(path)
-    assert found[str(config.plugin)] == (str(config.plugin), "Bidirectional")
-    assert found[str(config.driver_root_seen)] == (root, "HostToContainer")
-    assert found["/dev"] == ("/dev", "HostToContainer")
-
-
-def test_the_hook_is_where_the_driver_is_told_it_is():
-    [init] = pod()["initContainers"]
-    assert init["args"][-1] == str(flags().cdi_hook.parent)
-    assert {m["mountPath"] for m in init["volumeMounts"]} == {init["args"][-1]}
-    assert flags(SMALLEST).cdi_hook is None
-    given = flags({"settings": {"cdiHook": "/usr/bin/nvidia-cdi-hook"}})
-    assert str(given.cdi_hook) == "/usr/bin/nvidia-cdi-hook"
-
-
-def test_the_probes_look_at_the_sockets_that_the_plugin_opens():
-    values = {"settings": {"kubeletRoot": "/k", "driverName": "gpu.example.com"}}
-    [container] = pod(values)["containers"]
-    plugin = flags(values)
-    for name, starting in (("startup", True), ("liveness", True), ("readiness", False)):
-        program, *rest = container[f"{name}Probe"]["exec"]["command"]
-        assert program == "dra-driver"
-        options = cli._parser().parse_args([*rest, "--node-name", "node-1"])
-        assert options.allow_starting is starting
-        probed = settings.resolve(
-            settings.KubeletPlugin,
-            environment={},
-            flags={n: getattr(options, n) for n in settings.KubeletPlugin.model_fields},
-        )
-        assert probed.registration_socket == plugin.registration_socket
-        assert probed.service_socket == plugin.service_socket
-
-
-def test_mps_daemons_run_the_driver_s_own_image_unless_another_is_given():
-    assert flags({"image": {"repository": "r/d", "tag": "2"}}).mps_image == "r/d:2"
-    digest = "sha256:" + "0" * 64
-    assert flags({"image": {"repository": "r/d", "digest": digest}}).mps_image == f"r/d@{digest}"
-    assert flags({"settings": {"mpsImage": "other:1"}}).mps_image == "other:1"
-
-
-def test_pods_of_mps_daemons_are_not_taken_for_pods_of_the_daemon_set():
-    selector = chart.the(chart.objects(), "DaemonSet")["spec"]["selector"]["matchLabels"]
-    assert selector["app.kubernetes.io/component"] == "kubelet-plugin"
-
-
-def test_the_service_finds_the_pods_and_their_port():
-    bodies = chart.objects(ALL)
-    labels = chart.the(bodies, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
-    service = chart.the(bodies, "Service")["spec"]
-    monitor = chart.the(bodies, "ServiceMonitor")["spec"]
-    policy = chart.the(bodies, "NetworkPolicy")["spec"]
-    for selector in (
-        service["selector"],
-        monitor["selector"]["matchLabels"],
-        policy["podSelector"]["matchLabels"],
-    ):
-        assert selector.items() <= labels.items()
-    [port] = chart.container(bodies)["ports"]
-    assert service["ports"][0]["targetPort"] == port["name"] == "metrics"
-    assert policy["ingress"][0]["ports"][0]["port"] == "metrics"
-    assert monitor["endpoints"][0]["port"] == service["ports"][0]["name"]
-
-
 # Classes
 
 
@@ -344,6 +254,28 @@ def test_the_classes_are_the_driver_s_and_whole_gpus_are_an_extended_resource_in
         whole = body["metadata"]["name"] == "gpu.nvidia.com"
         assert found["spec"] == body["spec"] | (extended if whole else {})
     assert list(made) == ["shared.gpu.nvidia.com"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"type": "gpu"}, {"gpu"}),
+        ({"type": "mig"}, {"mig"}),
+        ({"type": "gpu", shares.ENFORCEMENT: "MPS"}, {"gpu", "shared"}),
+        ({"type": "mig", shares.ENFORCEMENT: "None"}, {"mig", "shared"}),
+    ],
+    ids=str,
+)
+def test_each_class_has_the_devices_that_its_name_says(attributes, expected):
+    device = slices.Device("device", attributes, {})
+    found = {
+        body["metadata"]["name"].partition(".")[0]
+        for body in chart.objects()
+        if body["kind"] == "DeviceClass"
+        for selector in body["spec"]["selectors"]
+        if selection.compile(selector["cel"]["expression"]).matches(device, "gpu.nvidia.com")
+    }
+    assert found == expected
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])

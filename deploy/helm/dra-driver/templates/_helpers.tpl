@@ -1,0 +1,127 @@
+{{- define "dra-driver.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "dra-driver.fullname" -}}
+{{- $name := include "dra-driver.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "dra-driver.plugin" -}}
+{{ include "dra-driver.fullname" . }}-kubelet-plugin
+{{- end }}
+
+{{- define "dra-driver.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "dra-driver.plugin" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ required "serviceAccount.name: which one, if serviceAccount.create is false?" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "dra-driver.selector" -}}
+app.kubernetes.io/name: {{ include "dra-driver.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: kubelet-plugin
+{{- end }}
+
+{{- define "dra-driver.labels" -}}
+{{ include "dra-driver.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "dra-driver.webhookSelector" -}}
+app.kubernetes.io/name: {{ include "dra-driver.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: webhook
+{{- end }}
+
+{{- define "dra-driver.webhookLabels" -}}
+{{ include "dra-driver.webhookSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "dra-driver.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}
+{{- end }}
+
+{{- define "dra-driver.resourceApiVersion" -}}
+{{- if .Values.resourceApiVersion -}}
+{{ .Values.resourceApiVersion }}
+{{- else if .Capabilities.APIVersions.Has "resource.k8s.io/v1" -}}
+v1
+{{- else if .Capabilities.APIVersions.Has "resource.k8s.io/v1beta2" -}}
+v1beta2
+{{- else if .Capabilities.APIVersions.Has "resource.k8s.io/v1beta1" -}}
+v1beta1
+{{- else -}}
+{{ fail "the cluster serves no resource.k8s.io that is known (v1, v1beta2, v1beta1): Kubernetes 1.34 does, 1.32 and 1.33 need --runtime-config=resource.k8s.io/v1beta1=true and the feature gate DynamicResourceAllocation. To render without a cluster, set resourceApiVersion" }}
+{{- end }}
+{{- end }}
+
+{{- /* Directory of the plugin, on the host and in its container alike: the kubelet is told paths in it. */}}
+{{- define "dra-driver.pluginDir" -}}
+{{ .Values.settings.kubeletRoot }}/plugins/{{ .Values.settings.driverName }}
+{{- end }}
+
+{{- define "dra-driver.surges" -}}
+{{- if semverCompare ">=1.33.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
+{{- end }}
+
+{{- define "dra-driver.settings" -}}
+{{- $own := dict "driverRootSeen" "/driver-root" }}
+{{- if .Values.metrics.enabled }}
+{{- $_ := set $own "metricsAddress" (printf ":%d" (int .Values.metrics.port)) }}
+{{- end }}
+{{- if and .Values.kubeletPlugin.cdiHook (not .Values.settings.cdiHook) }}
+{{- $_ := set $own "cdiHook" (printf "%s/nvidia-cdi-hook" (include "dra-driver.pluginDir" .)) }}
+{{- end }}
+{{- if not .Values.settings.mpsImage }}
+{{- $_ := set $own "mpsImage" (include "dra-driver.image" .) }}
+{{- end }}
+{{- /* YAML 1.1 reads an `off` without quotes as false. */}}
+{{- $given := deepCopy .Values.settings }}
+{{- range $part := prepend $given.gpus $given }}
+{{- range $name := list "migMode" "shares" }}
+{{- if eq (get $part $name | toString) "false" }}
+{{- $_ := set $part $name "off" }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- merge $own $given | toJson }}
+{{- end }}
+
+{{- define "dra-driver.text" -}}
+{{- if kindIs "slice" . }}
+{{- if . }}{{ if kindIs "string" (first .) }}{{ join "," . }}{{ else }}{{ toJson . }}{{ end }}{{ end }}
+{{- else }}
+{{- . | toString }}
+{{- end }}
+{{- end }}
+
+{{- define "dra-driver.flags" -}}
+{{- range $name, $value := include "dra-driver.settings" . | fromJson }}
+{{- $text := include "dra-driver.text" $value }}
+{{- if $text }}
+- {{ printf "--%s=%s" (kebabcase $name) $text | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* What the probe needs to find the sockets. */}}
+{{- define "dra-driver.probe" -}}
+- dra-driver
+- probe
+- --driver-name={{ .Values.settings.driverName }}
+- --kubelet-root={{ .Values.settings.kubeletRoot }}
+{{- end }}
