@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 _MESSAGE_BYTES = 65536
+_PR_SET_PDEATHSIG = 1
 
 
 class Nursery:
@@ -44,6 +45,8 @@ class Nursery:
 
 def serve(path: str) -> None:
     """Fork for each caller, until killed."""
+    import ctypes
+
     from dra_driver import cli
     from dra_driver.apps import mps_daemon  # noqa: F401 - loaded for those to come
     from dra_driver.sim import host_nvidia_smi
@@ -57,6 +60,8 @@ def serve(path: str) -> None:
         "nvidia-smi": lambda arguments: host_nvidia_smi.main(arguments[0], arguments[1:]),
     }
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Tests that are killed leave no nursery.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(16)

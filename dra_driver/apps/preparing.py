@@ -331,6 +331,7 @@ class Preparer:
         files.remove(self._spec_path(uid))
         record = self._recorded(uid)
         if record is not None:
+            self._refuse_unknown_sharers(record)
             others = self._others(uid)
             self._sharer.take_down(record, others)
             shared = {one.device for other in others for one in other.partitions}
@@ -339,6 +340,15 @@ class Preparer:
                 if partition.device not in shared:
                     self._partitioner.unmake(partition)
         self._store.records.remove(uid)
+
+    def _refuse_unknown_sharers(self, record: prepared.Record) -> None:
+        """Take nothing down that a claim may share whose record cannot be read."""
+        damaged = self._store.records.contents().damaged.keys() - {record.uid}
+        if damaged and any(device.share_id for device in record.devices):
+            raise errors.Retryable(
+                f"the records of claims {', '.join(sorted(damaged))} are damaged, so it is not "
+                "known what they share with this one. Restart the driver: it rebuilds them"
+            )
 
     def _others(self, uid: str) -> list[prepared.Record]:
         """The records of all other claims."""

@@ -230,7 +230,8 @@ class Sharer:
         memory = [f"{n}={amount // mps.MIB}M" for n, amount in enumerate(amounts) if amount]
         if memory:
             env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(memory)
-        mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR, _WRITABLE)]
+        # A client connects and writes nothing: one that is root must not take the door away.
+        mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR)]
         if self._tools.launcher.private_shm:
             mounts.append(cdi.Mount(daemon.shm_dir, "/dev/shm", _WRITABLE))  # noqa: S108
         return cdi.Edits(env=env, mounts=tuple(mounts))

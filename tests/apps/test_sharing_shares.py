@@ -293,3 +293,18 @@ def test_a_limit_per_device_of_one_claim_does_not_lower_the_cap_of_the_others(sh
     assert shared_host.gets(plain) == (40, 30)
     shared_host.prepare(plain)
     assert shared_host.gets(lowered) == (20, 2)
+
+
+def test_what_a_claim_may_share_whose_record_is_damaged_is_not_taken_down(shared_host, users):
+    one, other = users.share(memory=5, cores=5), users.share(memory=6, cores=6)
+    shared_host.prepare(one)
+    shared_host.prepare(other)
+    record = shared_host.root / "claims" / f"{other.uid}.json"
+    text = record.read_text(encoding="utf-8")
+    record.write_text("damaged", encoding="utf-8")
+    with pytest.raises(errors.Retryable, match=other.uid):
+        shared_host.unprepare(one, seconds=3.1)
+    assert shared_host.gets(other) == (6, 6)
+    record.write_text(text, encoding="utf-8")
+    shared_host.unprepare(one)
+    assert shared_host.gets(other) == (6, 6)
