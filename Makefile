@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests wait more than they compute: two at a time even on one core.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types bench crds manifests wheels clean
+.PHONY: help demo test unit lint types bench crds manifests wheels clean kind-demo
 
 help: ## Show what can be made
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 demo: $(STAMP) ## Run pods with (simulated) GPUs on this machine and show what they get
 	@$(BIN)/dra-driver demo
@@ -16,7 +18,7 @@ demo: $(STAMP) ## Run pods with (simulated) GPUs on this machine and show what t
 test: lint types unit ## Run all checks and tests
 
 unit: $(STAMP) ## Run the tests alone
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 lint: $(STAMP) ## Check style, format and who imports whom
 	@$(BIN)/ruff check .
@@ -40,6 +42,11 @@ manifests: $(STAMP) ## Render deploy/manifests from the Helm chart
 
 wheels: $(STAMP) ## Fetch the Python packages of the image, for deploy/Dockerfile
 	@$(BIN)/python deploy/lock.py
+
+kind-demo: ## Run all demos in a kind cluster of their own
+	@sh demo/kind/create.sh
+	@sh demo/kind/install.sh
+	@sh demo/kind/run.sh
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf $(VENV) .cache build *.egg-info

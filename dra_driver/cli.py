@@ -9,7 +9,14 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dra_driver import errors, settings, telemetry, webhook_settings
+from dra_driver import (
+    cli_arguments,
+    controller_settings,
+    errors,
+    settings,
+    telemetry,
+    webhook_settings,
+)
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
@@ -46,16 +53,47 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings.add_flags(plugin, settings.KubeletPlugin)
     plugin.set_defaults(run=_kubelet_plugin)
+    _add_doctor(commands)
     _add_probe(commands)
-    _add_demo(commands)
-    _add_explain(commands)
-    _add_status(commands)
-    _add_mps_daemon(commands)
+    cli_arguments.demo(commands).set_defaults(run=_demo)
+    cli_arguments.explain(commands).set_defaults(run=_explain)
+    cli_arguments.status(commands).set_defaults(run=_status)
+    cli_arguments.mps_daemon(commands).set_defaults(run=_mps_daemon)
     _add_webhook(commands)
+    _add_controller(commands)
     return parser
 
 
-def _add_probe(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_doctor(commands: cli_arguments.Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="what this node lacks for the kubelet plugin, and what to do about it",
+        description="Look at everything that the kubelet plugin needs with these settings: "
+        "directories, the NVIDIA driver, device nodes, the API server. The exit status is 0 if "
+        "there is no problem, else 1.",
+        allow_abbrev=False,
+    )
+    doctor.add_argument("--output", choices=("table", "json"), default="table")
+    settings.add_flags(doctor, settings.KubeletPlugin)
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    config = _settings(settings.KubeletPlugin, options)
+    telemetry.configure(level="error", log_format="console")
+    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps import doctor  # noqa: PLC0415 - as above
+
+    return doctor.run(
+        config,
+        lambda: _hardware(config),
+        terminal.Terminal(),
+        output=options.output,
+        user_agent=f"dra-driver/{VERSION} doctor",
+    )
+
+
+def _add_probe(commands: cli_arguments.Commands) -> None:
     # Without `help` the command is not listed: probes of containers run it, people seldom do.
     probe = commands.add_parser(
         "probe",
@@ -72,113 +110,6 @@ def _probe(options: argparse.Namespace) -> int:
 
     probe.check(_settings(settings.KubeletPlugin, options), allow_starting=options.allow_starting)
     return 0
-
-
-def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    demo = commands.add_parser(
-        "demo",
-        help="run pods with simulated GPUs in an embedded cluster, and show what they get",
-        description="Start an embedded cluster (API server, scheduler, kubelets, the real driver "
-        "on simulated GPUs), apply manifests, and show what each pod gets. The exit status is 0 "
-        "only if each pod became what its annotation demo.dra-driver/expect says: Running (the "
-        "default), Unschedulable, Refused (a driver does not prepare its claims), or "
-        "'Unschedulable, then Running'. Objects with the annotation "
-        'demo.dra-driver/step: "2" are applied once the pods of step 1 (the default) have run.',
-        allow_abbrev=False,
-    )
-    _add_demo_inputs(demo)
-    demo.add_argument(
-        "--keep", action="store_true", help="leave the cluster running until Ctrl-C, for kubectl"
-    )
-    demo.add_argument("--output", choices=("table", "json"), default="table")
-    demo.add_argument(
-        "--runtime",
-        choices=("pretended", "podman"),
-        default="pretended",
-        help="pretended: containers are not run, their nvidia-smi is; podman: containers are run "
-        "(root and podman >= 4.1 with runc are needed)",
-    )
-    demo.add_argument(
-        "--timeout",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long the pods of a step may take. Default: 60",
-    )
-    demo.add_argument(
-        "--emulate",
-        metavar="RELEASE",
-        help="allocate devices with the known defects of a Kubernetes release: 1.36.2. Default: "
-        "without them",
-    )
-    demo.set_defaults(run=_demo)
-
-
-def _add_demo_inputs(demo: argparse.ArgumentParser) -> None:
-    demo.add_argument(
-        "-f",
-        "--file",
-        action="append",
-        default=[],
-        type=pathlib.Path,
-        metavar="FILE",
-        help="manifest, or folder of manifests; may be repeated. Default: demo/quickstart",
-    )
-    demo.add_argument(
-        "--node",
-        action="append",
-        default=[],
-        metavar="NAME=MODEL:COUNT[,MODEL:COUNT]...",
-        help="a node and its simulated GPUs; may be repeated. Default: three nodes with A100, "
-        "H100, and T4 with V100",
-    )
-    demo.add_argument(
-        "--plugin-setting",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the kubelet plugins of all nodes, named as its flag: shares=memory; "
-        "may be repeated",
-    )
-
-
-def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    explain = commands.add_parser(
-        "explain",
-        help="why a pod or claim has, would get, or cannot get devices; reads only",
-        description="Tell which devices a pod's claims have or would get, or at which hurdle each "
-        "device falls and what change would help. The exit status is 0 if they are allocated or "
-        "fit, 2 if they do not fit, 1 after an error.",
-        allow_abbrev=False,
-    )
-    explain.add_argument("target", nargs="?", metavar="pod/NAME | claim/NAME")
-    explain.add_argument(
-        "-f",
-        "--file",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="manifest to explain instead; its objects need not be in the cluster",
-    )
-    explain.add_argument("-n", "--namespace", default="default", help="Default: default")
-    explain.add_argument(
-        "--kubeconfig",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="the cluster to read. Default: $KUBECONFIG, ~/.kube/config, the pod's service account",
-    )
-    for kind in ("slices", "claims"):
-        explain.add_argument(
-            f"--{kind}",
-            nargs="+",
-            action="extend",
-            default=[],
-            type=pathlib.Path,
-            metavar="FILE",
-            help=f"read files instead of a cluster: `kubectl get resource{kind} -A -o yaml`; "
-            "other kinds (nodes, deviceclasses, pods, templates) may be in them too",
-        )
-    explain.add_argument("--output", choices=("table", "json"), default="table")
-    explain.set_defaults(run=_explain)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -198,38 +129,6 @@ def _explain(options: argparse.Namespace) -> int:
     return explain.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} explain")
 
 
-def _add_status(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    status = commands.add_parser(
-        "status",
-        help="who has which part of which GPU, what is free and what still fits; reads only",
-        description="Show every GPU as its memory slices: the claims and pods that have them, what "
-        "is free, the largest profile that still fits, and fragmentation. Fragmentation is the "
-        "share of the free memory slices that the largest fitting profile cannot use: of F free "
-        "slices, as many of that profile as fit together cover C; it is (F - C) / F.",
-        allow_abbrev=False,
-    )
-    status.add_argument(
-        "--kubeconfig",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="the cluster to read. Default: $KUBECONFIG, ~/.kube/config, the pod's service account",
-    )
-    status.add_argument(
-        "--from",
-        dest="saved",
-        nargs="+",
-        action="extend",
-        default=[],
-        type=pathlib.Path,
-        metavar="FILE",
-        help="read files, or folders of files, instead of a cluster: "
-        "`kubectl get resourceslices,resourceclaims,pods -A -o yaml`",
-    )
-    status.add_argument("--node", metavar="NAME", help="show this node alone")
-    status.add_argument("--output", choices=("table", "json"), default="table")
-    status.set_defaults(run=_status)
-
-
 def _status(options: argparse.Namespace) -> int:
     telemetry.configure(level="error", log_format="console")
     from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
@@ -242,42 +141,6 @@ def _status(options: argparse.Namespace) -> int:
         output=options.output,
     )
     return status.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} status")
-
-
-def _add_mps_daemon(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    # Without `help` the command is not listed: the kubelet plugin runs it, people seldom do.
-    daemon = commands.add_parser(
-        "mps-daemon",
-        description="Run one MPS control daemon with its limits, again whenever it dies. The "
-        "kubelet plugin starts this, for each GPU and trust domain that is shared by MPS. SIGHUP: "
-        "read the file again, and apply its limits. SIGTERM: end.",
-        allow_abbrev=False,
-    )
-    daemon.add_argument(
-        "--file",
-        required=True,
-        type=pathlib.Path,
-        metavar="FILE",
-        help="daemon.json in the daemon's directory, as the kubelet plugin writes it",
-    )
-    daemon.add_argument(
-        "--driver-root",
-        type=pathlib.Path,
-        default=pathlib.Path("/"),
-        metavar="DIR",
-        help="where the NVIDIA driver is installed, as this process sees it. Default: /",
-    )
-    daemon.add_argument(
-        "--private-shm",
-        action="store_true",
-        help="have the daemon's own shared memory at /dev/shm, not the machine's (needs root)",
-    )
-    daemon.add_argument(
-        "--check",
-        action="store_true",
-        help="run nothing; the exit status is 0 if the daemon is ready with its limits, else 1",
-    )
-    daemon.set_defaults(run=_mps_daemon)
 
 
 def _mps_daemon(options: argparse.Namespace) -> int:
@@ -297,7 +160,7 @@ def _mps_daemon(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add_webhook(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_webhook(commands: cli_arguments.Commands) -> None:
     webhook = commands.add_parser(
         "webhook",
         help="refuse configs that cannot work when they are applied; two in a cluster",
@@ -323,6 +186,34 @@ def _webhook(options: argparse.Namespace) -> int:
             config, user_agent=f"dra-driver/{VERSION} webhook"
         ),
     ).run(stop)
+    return 0
+
+
+def _add_controller(commands: cli_arguments.Commands) -> None:
+    controller = commands.add_parser(
+        "controller",
+        help="remove what nodes that are gone have left; one in a cluster, or several",
+        description="Remove ResourceSlices and pods of MPS daemons whose node does not exist any "
+        "more and that the garbage collector missed, and report claims that are allocated to such "
+        "a node. Of several controllers one leads. Settings come from defaults, then the settings "
+        "file, then the environment, then flags: later ones win.",
+        allow_abbrev=False,
+    )
+    settings.add_flags(controller, controller_settings.Controller)
+    controller.set_defaults(run=_controller)
+
+
+def _controller(options: argparse.Namespace) -> int:
+    stop = _stop_on_signals()
+    config = _settings(controller_settings.Controller, options)
+    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    from dra_driver.adapters import kube  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps import controller  # noqa: PLC0415 - as above
+
+    client = kube.Client(
+        kubeconfig=config.kubeconfig, user_agent=f"dra-driver/{VERSION} controller"
+    )
+    controller.Controller(config, client).run(stop)
     return 0
 
 

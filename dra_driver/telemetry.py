@@ -225,6 +225,67 @@ class WebhookMetrics:
         )
 
 
+class ControllerMetrics:
+    """The controller's metrics, in a registry of their own."""
+
+    def __init__(self, driver_name: str) -> None:
+        """All series exist from the start, at zero."""
+        self._registry = prometheus_client.CollectorRegistry()
+        self._driver = driver_name
+        self._removed = prometheus_client.Counter(
+            "dra_driver_controller_removed_total",
+            "Objects of nodes that are gone, removed, by kind.",
+            ["driver", "kind"],
+            registry=self._registry,
+        )
+        self._failures = prometheus_client.Counter(
+            "dra_driver_controller_sweep_errors_total",
+            "Looks for leftovers that failed.",
+            ["driver"],
+            registry=self._registry,
+        )
+        self._stale = prometheus_client.Gauge(
+            "dra_driver_controller_stale_claims",
+            "Claims that are allocated to a node that does not exist.",
+            ["driver"],
+            registry=self._registry,
+        )
+        self._leads = prometheus_client.Gauge(
+            "dra_driver_controller_leader",
+            "1 for the controller that leads, else 0.",
+            ["driver"],
+            registry=self._registry,
+        )
+        for kind in ("Pod", "ResourceSlice"):
+            self._removed.labels(driver_name, kind)
+        self._failures.labels(driver_name)
+        self.stale_claims(0)
+        self.leads(leads=False)
+
+    def removed(self, kind: str) -> None:
+        """An object of this kind was removed."""
+        self._removed.labels(self._driver, kind).inc()
+
+    def sweep_failed(self) -> None:
+        """A look for leftovers failed."""
+        self._failures.labels(self._driver).inc()
+
+    def stale_claims(self, count: int) -> None:
+        """How many claims have devices of nodes that are gone."""
+        self._stale.labels(self._driver).set(count)
+
+    def leads(self, *, leads: bool) -> None:
+        """Whether this controller leads."""
+        self._leads.labels(self._driver).set(int(leads))
+
+    def text(self) -> tuple[bytes, str]:
+        """All of them in Prometheus' text format, and its content type."""
+        return (
+            prometheus_client.generate_latest(self._registry),
+            prometheus_client.CONTENT_TYPE_LATEST,
+        )
+
+
 class MetricsServer:
     """A running `/metrics` endpoint."""
 

@@ -3,7 +3,7 @@
 import time
 
 
-def until(condition, *, seconds=15.0, what="the condition"):
+def until(condition, *, seconds=60.0, what="the condition"):
     """The first true value of `condition()`; fails when there is none within `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

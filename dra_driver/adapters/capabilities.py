@@ -65,9 +65,28 @@ class Capabilities:
         """
         instance = f"/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}"
         found = [self._capability(f"{instance}{part}/access") for part in ("", f"/ci{ci}")]
-        major = self._major()
+        major = self.major()
         root = self._dev_root()
         return tuple(_node(root, major, capability) for capability in found)
+
+    def major(self) -> int:
+        """The major number of capability nodes; there is one on every node whose module has MIG.
+
+        Raises:
+            errors.Retryable: the nvidia module is not loaded, or this is not the node's procfs.
+        """
+        try:
+            text = self._at("/devices").read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            raise errors.Retryable(f"{_PROC}/devices: {error.strerror}") from error
+        for line in text.partition("Block devices:")[0].splitlines():
+            number, _, name = line.strip().partition(" ")
+            if name == "nvidia-caps" and number.isdecimal():
+                return int(number)
+        raise errors.Retryable(
+            f"{_PROC}/devices has no character device nvidia-caps: is the nvidia module loaded? "
+            "`modprobe nvidia` on the node loads it"
+        )
 
     def _capability(self, path: str) -> _Capability:
         access = f"{_PROC}{path}"
@@ -90,20 +109,6 @@ class Capabilities:
             # Where the module says nothing, nvidia-modprobe takes these.
             mode=fields.get("DeviceFileMode", 0o666),
             modify=fields.get("DeviceFileModify", 1) == 1,
-        )
-
-    def _major(self) -> int:
-        try:
-            text = self._at("/devices").read_text(encoding="ascii", errors="replace")
-        except OSError as error:
-            raise errors.Retryable(f"{_PROC}/devices: {error.strerror}") from error
-        for line in text.partition("Block devices:")[0].splitlines():
-            number, _, name = line.strip().partition(" ")
-            if name == "nvidia-caps" and number.isdecimal():
-                return int(number)
-        raise errors.Retryable(
-            f"{_PROC}/devices has no character device nvidia-caps: is the nvidia module loaded? "
-            "`modprobe nvidia` on the node loads it"
         )
 
     def _at(self, path: str) -> pathlib.Path:

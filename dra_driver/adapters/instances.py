@@ -33,8 +33,9 @@ class Instances:
         for path in sorted(self._directory.glob(f"{_PREFIX}*"), reverse=True):
             if path.name == self._name:
                 return True
-            if self._is_alive(path):
+            if _is_alive(path):
                 return False
+            path.unlink(missing_ok=True)
         return True
 
     def close(self) -> None:
@@ -42,18 +43,23 @@ class Instances:
         (self._directory / self._name).unlink(missing_ok=True)
         os.close(self._descriptor)
 
-    def _is_alive(self, path: pathlib.Path) -> bool:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            # Shared, so that two that look at once do not take each other for the owner.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            path.unlink(missing_ok=True)
-            return False
-        finally:
-            os.close(descriptor)
+
+def any_alive(directory: pathlib.Path) -> bool:
+    """Whether an instance is alive that has this directory; for those who are none themselves."""
+    return any(_is_alive(path) for path in directory.glob(f"{_PREFIX}*"))
+
+
+def _is_alive(path: pathlib.Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two that look at once do not take each other for the owner.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)

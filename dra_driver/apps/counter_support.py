@@ -6,6 +6,7 @@ asked first, with a write that it does not carry out.
 """
 
 import dataclasses
+import enum
 import re
 import time
 
@@ -17,6 +18,26 @@ ASK_AGAIN = 300.0
 """Seconds until a server that takes no counters is asked again: the gate may have been opened."""
 _COMBINED_MINOR, _SPLIT_MINOR = 34, 35
 _NUMBER = re.compile(r"\d+")
+
+
+class Hindrance(enum.Enum):
+    """Why a server takes no counters. DROPPED: the feature gate is off."""
+
+    TOO_OLD = "too old"
+    REFUSED = "refused"
+    DROPPED = "dropped"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """How counters are to be published.
+
+    With a hindrance that is PLAIN; `detail` is then the server's minor version, or what it said.
+    """
+
+    layout: publishing.Layout
+    hindrance: Hindrance | None = None
+    detail: str = ""
 
 
 class CounterSupport:
@@ -52,36 +73,51 @@ class CounterSupport:
         self._asked = None
 
     def _ask(self, owner: publishing.Owner, api_version: str) -> publishing.Layout:
-        minor = self._minor()
-        if minor < _COMBINED_MINOR or api_version == "v1beta1":
-            self._log.info("partitions need Kubernetes 1.34 or newer", minor=minor)
-            return publishing.Layout.PLAIN
-        split = minor >= _SPLIT_MINOR
-        layout = publishing.Layout.SPLIT if split else publishing.Layout.COMBINED
-        probe = publishing.counter_probe(owner, layout)
-        resource = dataclasses.replace(kube.SLICES, version=api_version)
-        try:
-            answer = self._client.create(
-                resource, publishing.to_version(probe, api_version), dry_run=True
-            )
-        except kube.Unavailable:
-            raise
-        except kube.ApiError as error:
-            self._log.warning("the API server refuses counters of partitions", reason=str(error))
-            return publishing.Layout.PLAIN
-        if answer["spec"].get("sharedCounters"):
-            self._told = False
-            return layout
-        if not self._told:
-            self._told = True
-            self._log.warning(
-                "the API server drops the counters of partitions, so none are offered. Switch on "
-                "the feature gate DRAPartitionableDevices of API server and scheduler; it is on "
-                "by default from Kubernetes 1.36 on"
-            )
-        return publishing.Layout.PLAIN
+        answer = ask(self._client, owner, api_version)
+        match answer.hindrance:
+            case Hindrance.TOO_OLD:
+                self._log.info("partitions need Kubernetes 1.34 or newer", minor=answer.detail)
+            case Hindrance.REFUSED:
+                self._log.warning(
+                    "the API server refuses counters of partitions", reason=answer.detail
+                )
+            case Hindrance.DROPPED if not self._told:
+                self._told = True
+                self._log.warning(
+                    "the API server drops the counters of partitions, so none are offered. Switch "
+                    "on the feature gate DRAPartitionableDevices of API server and scheduler; it "
+                    "is on by default from Kubernetes 1.36 on"
+                )
+            case None:
+                self._told = False
+        return answer.layout
 
-    def _minor(self) -> int:
-        # Some providers write `34+`.
-        found = _NUMBER.match(str(self._client.get_path("/version").get("minor", "")))
-        return int(found[0]) if found else 0
+
+def ask(client: kube.Client, owner: publishing.Owner, api_version: str) -> Answer:
+    """Ask the server with a write that it does not carry out.
+
+    Raises:
+        kube.Unavailable: the server does not answer.
+    """
+    minor = _minor(client)
+    if minor < _COMBINED_MINOR or api_version == "v1beta1":
+        return Answer(publishing.Layout.PLAIN, Hindrance.TOO_OLD, str(minor))
+    split = minor >= _SPLIT_MINOR
+    layout = publishing.Layout.SPLIT if split else publishing.Layout.COMBINED
+    probe = publishing.counter_probe(owner, layout)
+    resource = dataclasses.replace(kube.SLICES, version=api_version)
+    try:
+        made = client.create(resource, publishing.to_version(probe, api_version), dry_run=True)
+    except kube.Unavailable:
+        raise
+    except kube.ApiError as error:
+        return Answer(publishing.Layout.PLAIN, Hindrance.REFUSED, str(error))
+    if made["spec"].get("sharedCounters"):
+        return Answer(layout)
+    return Answer(publishing.Layout.PLAIN, Hindrance.DROPPED)
+
+
+def _minor(client: kube.Client) -> int:
+    # Some providers write `34+`.
+    found = _NUMBER.match(str(client.get_path("/version").get("minor", "")))
+    return int(found[0]) if found else 0

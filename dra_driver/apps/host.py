@@ -17,21 +17,16 @@ from dra_driver.apps import injection, node_agent
 
 def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
     """What the settings say of where the driver is installed, as the agent needs it."""
-    seen = config.driver_root_seen or config.driver_root
-    place = driver_root.Root(str(config.driver_root), seen)
-    root = driver_root.DriverRoot(
-        place,
-        library_dirs=config.library_dirs,
-        cdi_hook=str(config.cdi_hook) if config.cdi_hook else None,
-    )
+    place = root_of_driver(config)
+    root = installed_driver(config)
     return node_agent.Hardware(
-        nvml=nvml.Nvml(driver_root=seen),
+        nvml=nvml.Nvml(driver_root=place.seen),
         place=sysfs.Sysfs(config.sysfs_root),
         injector=injection.HostDriver(
             root, capabilities.Capabilities(root.root_of_devices, config.proc_root)
         ),
         driver=place,
-        launcher=mps_local.LocalLauncher(seen, private_shm=True),
+        launcher=mps_local.LocalLauncher(place.seen, private_shm=True),
         nvidia_smi=nvidia_smi.NvidiaSmi(
             functools.partial(
                 driver_programs.find,
@@ -41,4 +36,19 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
                 library=nvidia_smi.LIBRARY,
             )
         ),
+    )
+
+
+def root_of_driver(config: settings.KubeletPlugin) -> driver_root.Root:
+    """Where the settings say that the driver is installed."""
+    seen = config.driver_root_seen or config.driver_root
+    return driver_root.Root(str(config.driver_root), seen)
+
+
+def installed_driver(config: settings.KubeletPlugin) -> driver_root.DriverRoot:
+    """The driver that is installed there."""
+    return driver_root.DriverRoot(
+        root_of_driver(config),
+        library_dirs=config.library_dirs,
+        cdi_hook=str(config.cdi_hook) if config.cdi_hook else None,
     )

@@ -156,3 +156,14 @@ def test_an_instance_is_locked_before_others_can_see_it(tmp_path, monkeypatch):
     assert seen == [[]]
     assert len(names(tmp_path)) == 1
     mine.close()
+
+
+def test_others_see_whether_an_instance_is_alive_and_clear_nothing_away(start, tmp_path):
+    assert not instances.any_alive(tmp_path / "absent")
+    (tmp_path / DEAD).touch()
+    assert not instances.any_alive(tmp_path)
+    started = start()
+    assert instances.any_alive(tmp_path)
+    started.kill()
+    assert polling.until(lambda: not instances.any_alive(tmp_path))
+    assert DEAD in names(tmp_path)

@@ -273,12 +273,12 @@ def test_time_slices_on_a_partition_are_refused():
 def test_mps_on_partitions_and_whole_gpus_is_set_up_for_each_kind_by_its_config():
     mps = {"strategy": "MPS"}
     made = plan(
-        result("gpu-1"), result(LARGE), result(ONE_LOW),
+        result("gpu-1", request="whole"), result(LARGE, request="part"),
         configs=[config("GpuConfig", sharing=mps), config("MigDeviceConfig", sharing=mps)],
     )  # fmt: skip
     uses = made.needs.remembered.mps
     assert [(use.keys, use.exclusive) for use in uses] == [
-        (("gpu-1",), True), ((LARGE, ONE_LOW), False),
+        (("gpu-1",), True), ((LARGE,), False),
     ]  # fmt: skip
 
 

@@ -1,0 +1,222 @@
+"""`dra-driver controller`: removes what nodes that are gone have left, one controller at a time.
+
+What is removed is named by its UID, and is found twice before: a controller that has lost the lease
+without knowing does no harm.
+"""
+
+import dataclasses
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from dra_driver import controller_settings, errors, telemetry
+from dra_driver.adapters import http_server, kube
+from dra_driver.apps import fetching, leading
+from dra_driver.logic import leftovers, mps_pod, publishing
+
+COMPONENT = "dra-driver-controller"
+_STUCK_SECONDS = 120.0
+"""After this long without a round the loop is taken for stuck; one request may take 10 s."""
+
+
+class Sweeper:
+    """Looks for leftovers, and removes or reports those that are left for long enough."""
+
+    def __init__(
+        self,
+        config: controller_settings.Controller,
+        client: kube.Client,
+        metrics: telemetry.ControllerMetrics,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._metrics = metrics
+        self._claims = fetching.ApiClaims(client, threading.Event())
+        self._since: Mapping[leftovers.Leftover, float] = {}
+        self._reported: set[leftovers.Leftover] = set()
+        self._log = telemetry.logger("sweep")
+
+    def sweep(self, now: float, may_go_on: Callable[[], bool]) -> None:
+        """One look, at `now` (monotonic seconds); `may_go_on` is asked before each change.
+
+        Raises:
+            errors.DriverError: the API server does not answer, or refuses.
+        """
+        resource = self._slices()
+        pods = self._pods()
+        slices, _ = self._client.list(
+            resource, field_selector=f"spec.driver={self._config.driver_name}"
+        )
+        claims = self._claims.everywhere()
+        # Last: an object of a node that is made meanwhile must not look like a leftover.
+        nodes = self._nodes()
+        stale = leftovers.stale_claims(claims, nodes, self._config.driver_name)
+        self._metrics.stale_claims(len(stale))
+        found = [
+            *leftovers.pods(pods, nodes),
+            *leftovers.slices(slices, nodes, self._config.driver_name),
+            *stale,
+        ]
+        self._since, ripe = leftovers.due(
+            found, self._since, now=now, grace=self._config.grace_seconds
+        )
+        self._reported &= {*found}
+        for each in ripe:
+            if not may_go_on():
+                return
+            self._settle(each, resource)
+
+    def forget(self) -> None:
+        """Take everything for new at the next look."""
+        self._since = {}
+
+    def _settle(self, leftover: leftovers.Leftover, slices: kube.Resource) -> None:
+        if leftover.kind == "ResourceClaim":
+            self._report(leftover)
+            return
+        resource = kube.PODS if leftover.kind == "Pod" else slices
+        try:
+            self._client.delete(
+                resource,
+                leftover.name,
+                leftover.namespace or None,
+                uid=leftover.uid,
+                # No kubelet is there that could confirm its end.
+                grace_period=0 if leftover.kind == "Pod" else None,
+            )
+        except (kube.NotFound, kube.Conflict):
+            # Gone meanwhile, or another object has the name now.
+            return
+        self._metrics.removed(leftover.kind)
+        self._log.info("leftover removed", leftover=str(leftover), node=leftover.node)
+
+    def _report(self, claim: leftovers.Leftover) -> None:
+        if claim in self._reported:
+            return
+        self._log.warning("claim of a node that is gone", claim=str(claim), node=claim.node)
+        event = leftovers.claim_event(
+            claim,
+            component=COMPONENT,
+            time=dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+        try:
+            self._client.create(kube.EVENTS, event, claim.namespace)
+        except kube.Conflict:
+            # It was told by an earlier leader.
+            self._log.debug("event is there", claim=str(claim))
+        self._reported.add(claim)
+
+    def _slices(self) -> kube.Resource:
+        served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
+        version = next((v for v in publishing.API_VERSIONS if v in served), None)
+        if version is None:
+            raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
+        return dataclasses.replace(kube.SLICES, version=version)
+
+    def _pods(self) -> list[kube.Json]:
+        items, _ = self._client.list(
+            kube.PODS,
+            self._config.namespace,
+            label_selector=f"{mps_pod.MANAGED_BY}={mps_pod.MANAGER},{mps_pod.DOMAIN}",
+        )
+        return items
+
+    def _nodes(self) -> set[str]:
+        items, _ = self._client.list(kube.NODES)
+        return {item["metadata"]["name"] for item in items}
+
+
+class Controller:
+    """One loop: hold the lease, and sweep while it is held."""
+
+    def __init__(self, config: controller_settings.Controller, client: kube.Client) -> None:
+        """Listens at once, and answers after `start`.
+
+        Raises:
+            errors.Fatal: the address cannot be had.
+        """
+        self._config = config
+        self._client = client
+        self._metrics = telemetry.ControllerMetrics(config.driver_name)
+        self._candidate = leading.Candidate(
+            client,
+            namespace=config.namespace,
+            name=config.lease,
+            identity=config.identity,
+            seconds=config.lease_seconds,
+        )
+        self._sweeper = Sweeper(config, client, self._metrics)
+        self._swept: float | None = None
+        self._round = time.monotonic()
+        self._log = telemetry.logger("controller")
+        host, _, port = config.status_address.rpartition(":")
+        self._server = http_server.Server(
+            host.strip("[]"),
+            int(port),
+            self._respond,
+            on_error=lambda error: self._log.error("request failed", exc_info=error),
+        )
+
+    @property
+    def status_port(self) -> int:
+        """Where the state is told."""
+        return self._server.port
+
+    def run(self, stop: threading.Event) -> None:
+        """Go on until `stop` is set; then let the next one begin."""
+        self.start()
+        try:
+            while not stop.is_set():
+                self.round()
+                stop.wait(self._config.retry_seconds)
+        finally:
+            self.stop()
+
+    def start(self) -> None:
+        """Begin to tell the state."""
+        self._server.start()
+        self._log.info("started", status=self.status_port, identity=self._config.identity)
+
+    def stop(self) -> None:
+        """Give the lease away, and close."""
+        self._log.info("stopping")
+        self._candidate.release()
+        self._server.stop()
+        self._client.close()
+
+    def round(self) -> None:
+        """Renew the lease, and sweep if that is due."""
+        self._round = now = time.monotonic()
+        leads = self._candidate.try_to_lead()
+        self._metrics.leads(leads=leads)
+        due = self._swept is None or now - self._swept >= self._config.sweep_seconds
+        if not leads:
+            # What happens to nodes from now on is not seen.
+            self._sweeper.forget()
+            self._swept = None
+        if not (leads and due):
+            return
+        self._swept = now
+        try:
+            self._sweeper.sweep(now, lambda: self._candidate.leads)
+        except errors.DriverError as error:
+            self._metrics.sweep_failed()
+            self._log.warning("sweep failed; it is tried again", reason=str(error))
+
+    def _respond(self, request: http_server.Request) -> http_server.Response:
+        if request.method != "GET":
+            return _text(405, "GET is allowed")
+        match request.path:
+            case "/healthz":
+                silent = time.monotonic() - self._round
+                if silent > _STUCK_SECONDS + self._config.retry_seconds:
+                    return _text(503, f"no round for {silent:.0f} s")
+                return _text(200, "ok")
+            case "/metrics":
+                return http_server.Response(200, *self._metrics.text())
+        return _text(404, "served are /healthz and /metrics")
+
+
+def _text(status: int, text: str) -> http_server.Response:
+    return http_server.Response(status, f"{text}\n".encode())

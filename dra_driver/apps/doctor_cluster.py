@@ -1,0 +1,123 @@
+"""What `dra-driver doctor` asks the API server."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from dra_driver import errors, settings
+from dra_driver.adapters import kube
+from dra_driver.apps import counter_support
+from dra_driver.logic import diagnosis, publishing
+
+_GROUP = kube.RESOURCE_GROUP
+_RIGHTS = "apply the chart's roles anew (kubectl apply -f deploy/rbac.yaml)"
+
+
+def findings(
+    config: settings.KubeletPlugin, *, partitions: bool, user_agent: str
+) -> list[diagnosis.Finding]:
+    """All of them, until one makes the others moot. `partitions`: the node has some to offer."""
+    source = str(config.kubeconfig) if config.kubeconfig else "service account of the pod"
+    try:
+        client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
+    except errors.DriverError as error:
+        return [
+            diagnosis.problem(
+                "API server",
+                source,
+                str(error),
+                "set --kubeconfig, or run in a pod with the service account of the chart",
+            )
+        ]
+    try:
+        return list(_asked(client, config, source, partitions=partitions))
+    finally:
+        client.close()
+
+
+def _asked(
+    client: kube.Client, config: settings.KubeletPlugin, source: str, *, partitions: bool
+) -> Iterator[diagnosis.Finding]:
+    try:
+        told = str(client.get_path("/version").get("gitVersion", "no version"))
+        yield diagnosis.fine("API server", source, f"it answers, with {told}")
+        served = kube.served_versions(client, _GROUP)
+        version = next((v for v in publishing.API_VERSIONS if v in served), None)
+        yield _versions(served, version)
+        if version is None:
+            return
+        yield from _slices(client, config, version, partitions=partitions)
+    except kube.ApiError as error:
+        yield diagnosis.problem(
+            "API server",
+            source,
+            str(error),
+            "kubectl get --raw /readyz tells whether it is up; from the node, its address must be "
+            "reachable and no network policy in the way",
+        )
+
+
+def _versions(served: tuple[str, ...], chosen: str | None) -> diagnosis.Finding:
+    check, looked_at = _GROUP, f"/apis/{_GROUP}"
+    if chosen is not None:
+        return diagnosis.fine(check, looked_at, f"{', '.join(served)}; {chosen} is used")
+    return diagnosis.problem(
+        check,
+        looked_at,
+        f"the API server offers {', '.join(served) or 'no version'}; needed is one of "
+        f"{', '.join(publishing.API_VERSIONS)}",
+        f"Kubernetes 1.34; before, --runtime-config={_GROUP}/v1beta1=true for the API server and "
+        "--feature-gates=DynamicResourceAllocation=true for all components",
+    )
+
+
+def _slices(
+    client: kube.Client, config: settings.KubeletPlugin, version: str, *, partitions: bool
+) -> Iterator[diagnosis.Finding]:
+    request = f"get nodes {config.node_name}"
+    try:
+        node = client.get(kube.NODES, config.node_name)
+    except kube.NotFound:
+        yield diagnosis.problem(
+            "Node object",
+            request,
+            "there is no Node of this name, and slices have to belong to one",
+            "set --node-name to one of: kubectl get nodes",
+        )
+        return
+    except kube.Forbidden as error:
+        yield diagnosis.problem("Node object", request, str(error), _RIGHTS)
+        return
+    yield diagnosis.fine("Node object", request, f"UID {node['metadata']['uid']}")
+    yield _published(client, config, version)
+    owner = publishing.Owner(config.driver_name, config.node_name, node["metadata"]["uid"])
+    answer = counter_support.ask(client, owner, version)
+    yield diagnosis.counters(
+        _hindrance(answer), looked_at="create resourceslices (dry run)", needed=partitions
+    )
+
+
+def _published(
+    client: kube.Client, config: settings.KubeletPlugin, version: str
+) -> diagnosis.Finding:
+    selector = f"spec.driver={config.driver_name},spec.nodeName={config.node_name}"
+    request = "list resourceslices"
+    try:
+        items, _ = client.list(
+            dataclasses.replace(kube.SLICES, version=version), field_selector=selector
+        )
+    except kube.Forbidden as error:
+        return diagnosis.problem("ResourceSlices", request, str(error), _RIGHTS)
+    count = sum(len(item["spec"].get("devices") or ()) for item in items)
+    return diagnosis.fine("ResourceSlices", request, f"{len(items)} with {count} devices")
+
+
+def _hindrance(answer: counter_support.Answer) -> str | None:
+    match answer.hindrance:
+        case None:
+            return None
+        case counter_support.Hindrance.TOO_OLD:
+            return f"Kubernetes 1.{answer.detail} has no counters"
+        case counter_support.Hindrance.REFUSED:
+            return f"the API server refuses them ({answer.detail})"
+        case counter_support.Hindrance.DROPPED:
+            return "the API server drops them: the feature gate DRAPartitionableDevices is off"

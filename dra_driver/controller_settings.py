@@ -1,0 +1,44 @@
+"""Settings of the controller; see `settings` for where they come from."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dra_driver import settings
+
+_DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_Name = Annotated[str, Field(pattern=_DNS_NAME, max_length=253)]
+
+
+class Controller(settings.Settings):
+    """Settings of `dra-driver controller`."""
+
+    driver_name: Annotated[str, Field(pattern=_DNS_NAME, max_length=63)] = Field(
+        "gpu.nvidia.com", description="Name of the driver whose leftovers are removed."
+    )
+    namespace: _Name = Field(
+        "dra-driver", description="Namespace of the Lease, and of the pods of MPS daemons."
+    )
+    lease: _Name = Field(
+        "dra-driver-controller", description="Lease that one controller at a time has."
+    )
+    identity: Annotated[str, Field(min_length=1, max_length=253)] = Field(
+        description="Name of this controller among the candidates, as a rule its pod's. Required."
+    )
+    status_address: Annotated[str, Field(pattern=r"^.*:\d{1,5}$")] = Field(
+        ":8080", description="HOST:PORT to serve /healthz and /metrics at, without TLS."
+    )
+    lease_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
+        15, description="Seconds after which another one takes over from a controller that is gone."
+    )
+    retry_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        2.0, description="Seconds between two tries to take the Lease, or to renew it."
+    )
+    sweep_seconds: Annotated[float, Field(gt=0, le=86400)] = Field(
+        60.0, description="Seconds between two looks for leftovers."
+    )
+    grace_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
+        300.0,
+        description="Seconds that a node has to be gone until what it left is removed: time for "
+        "the garbage collector, and for a node that comes back.",
+    )

@@ -1,0 +1,255 @@
+"""What the controller removes and reports in an API server."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import api_cluster
+import pytest
+import webhook_scene
+
+from dra_driver import controller_settings, settings, telemetry
+from dra_driver.adapters import kube
+from dra_driver.apps import controller, leading
+from dra_driver.logic import mps_pod
+from dra_driver.sim.api import options
+
+NAMESPACE, GONE = "dra-driver", "node-2"
+LABELS = {mps_pod.MANAGED_BY: mps_pod.MANAGER, mps_pod.DOMAIN: "1234"}
+
+
+@pytest.fixture
+def cluster(own_cluster):
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    own_cluster.client.create(kube.NAMESPACES, body)
+    return own_cluster
+
+
+def configured(**changes):
+    values = {
+        "identity": "controller-1",
+        "status_address": "127.0.0.1:0",
+        "sweep_seconds": 0.001,
+        "retry_seconds": 0.01,
+        "grace_seconds": 0,
+    }
+    return controller_settings.Controller.model_validate(values | changes)
+
+
+@pytest.fixture
+def made(cluster):
+    """Makes controllers, which are not started."""
+    controllers = []
+
+    def make(**changes):
+        client = kube.Client(kubeconfig=cluster.kubeconfig, user_agent="dra-driver/test controller")
+        controllers.append(controller.Controller(configured(**changes), client))
+        return controllers[-1]
+
+    yield make
+    for each in controllers:
+        each.stop()
+
+
+def put_pod(cluster, node, name="mps", labels=LABELS):
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+    }
+    cluster.client.create(kube.PODS, body, NAMESPACE)
+
+
+def put_slice(cluster, node, driver=api_cluster.DRIVER):
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]}
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-{driver}"},
+        "spec": spec,
+    }
+    cluster.client.create(kube.SLICES, body)
+
+
+def names(cluster, resource, namespace=None):
+    items, _ = cluster.client.list(resource, namespace)
+    return sorted(item["metadata"]["name"] for item in items)
+
+
+def holder(cluster):
+    lease = cluster.client.get(leading.LEASES, "dra-driver-controller", NAMESPACE)
+    return lease["spec"]["holderIdentity"]
+
+
+def test_what_a_node_that_is_gone_has_left_is_removed_at_the_second_look(cluster, made):
+    for node in (api_cluster.NODE, GONE):
+        put_pod(cluster, node, f"mps-{node}")
+        put_slice(cluster, node)
+    put_pod(cluster, GONE, "other", labels={})
+    put_slice(cluster, GONE, "x.example.com")
+    one = made()
+    one.round()
+    assert len(names(cluster, kube.PODS, NAMESPACE)) == 3
+    api_cluster.wait_for(lambda: _after(one, cluster, kube.SLICES) == 2, "a slice is removed")
+    assert names(cluster, kube.PODS, NAMESPACE) == [f"mps-{api_cluster.NODE}", "other"]
+    assert names(cluster, kube.SLICES) == [
+        f"{api_cluster.NODE}-gpu.nvidia.com",
+        f"{GONE}-x.example.com",
+    ]
+    told = one._metrics.text()[0].decode()
+    for kind in ("Pod", "ResourceSlice"):
+        assert f'removed_total{{driver="gpu.nvidia.com",kind="{kind}"}} 1.0' in told
+
+
+def _after(one, cluster, resource):
+    one.round()
+    return len(names(cluster, resource))
+
+
+def test_what_is_left_for_a_short_time_stays(cluster, made):
+    put_slice(cluster, GONE)
+    one = made(grace_seconds=3600)
+    for _ in range(3):
+        one.round()
+    assert names(cluster, kube.SLICES) == [f"{GONE}-gpu.nvidia.com"]
+
+
+def test_a_stale_claim_is_told_once_and_left_as_it_is(cluster, made):
+    fine = cluster.claim("gpu-0")
+    stale = cluster.claim({"device": "gpu-0", "pool": GONE})
+    one = made()
+
+    def events():
+        one.round()
+        return cluster.client.list(kube.EVENTS, "default")[0]
+
+    [event] = api_cluster.wait_for(events, "an event")
+    assert event["involvedObject"]["uid"] == stale.uid
+    assert (event["type"], event["reason"]) == ("Warning", "NodeGone")
+    assert event["message"].startswith("allocated to devices of node-2, which does not exist")
+    assert "allocation" in cluster.get_claim(stale)["status"]
+    assert 'stale_claims{driver="gpu.nvidia.com"} 1.0' in one._metrics.text()[0].decode()
+    for _ in range(3):
+        one.round()
+    assert _told(cluster) == 1
+    one._candidate.release()
+    another = made(identity="controller-2")
+    api_cluster.wait_for(lambda: another.round() or _told(cluster) > 1, "it is told again")
+    assert len(events()) == 1
+    assert 'sweep_errors_total{driver="gpu.nvidia.com"} 0.0' in another._metrics.text()[0].decode()
+    assert fine.uid != stale.uid
+
+
+def _told(cluster):
+    """How often a controller wanted to make an event."""
+    return sum((call.resource, call.verb) == ("events", "create") for call in cluster.faults.calls)
+
+
+def test_an_object_that_was_made_anew_under_the_name_stays(cluster, made):
+    put_slice(cluster, GONE)
+    one = made()
+    one.round()
+    cluster.client.delete(kube.SLICES, f"{GONE}-gpu.nvidia.com")
+    put_slice(cluster, GONE)
+    sweeper = one._sweeper
+    (old,) = sweeper._since
+    sweeper._settle(old, kube.SLICES)
+    assert names(cluster, kube.SLICES) == [f"{GONE}-gpu.nvidia.com"]
+
+
+def test_who_does_not_lead_removes_nothing_and_begins_anew_when_it_does(cluster, made):
+    put_slice(cluster, GONE)
+    leader, other = made(grace_seconds=3600), made(identity="controller-2")
+    leader.round()
+    for _ in range(3):
+        other.round()
+    assert names(cluster, kube.SLICES) == [f"{GONE}-gpu.nvidia.com"]
+    assert 'leader{driver="gpu.nvidia.com"} 0.0' in other._metrics.text()[0].decode()
+    leader._candidate.release()
+    other.round()
+    assert names(cluster, kube.SLICES) == [f"{GONE}-gpu.nvidia.com"]
+    leader.round()
+    assert leader._sweeper._since == {}
+    api_cluster.wait_for(lambda: _after(other, cluster, kube.SLICES) == 0, "it is removed")
+
+
+def test_a_leader_that_loses_the_lease_stops_in_the_middle(cluster):
+    put_slice(cluster, GONE)
+    metrics = telemetry.ControllerMetrics(api_cluster.DRIVER)
+    sweeper = controller.Sweeper(configured(), cluster.client, metrics)
+    sweeper.sweep(0.0, lambda: True)
+    sweeper.sweep(1.0, lambda: False)
+    assert names(cluster, kube.SLICES) == [f"{GONE}-gpu.nvidia.com"]
+    sweeper.sweep(2.0, lambda: True)
+    assert names(cluster, kube.SLICES) == []
+
+
+def test_a_look_that_fails_is_counted_and_the_next_one_works(cluster, made):
+    put_slice(cluster, GONE)
+    one = made()
+    with cluster.faults.where(
+        lambda call: options.Fault(status=503) if call.resource == "nodes" else None
+    ):
+        one.round()
+    assert 'sweep_errors_total{driver="gpu.nvidia.com"} 1.0' in one._metrics.text()[0].decode()
+    api_cluster.wait_for(lambda: _after(one, cluster, kube.SLICES) == 0, "it is removed")
+
+
+def test_it_serves_its_state_and_lets_the_next_one_begin_when_it_stops(cluster, made):
+    one, stop = made(), threading.Event()
+    thread = threading.Thread(target=one.run, args=(stop,))
+    thread.start()
+    try:
+        assert webhook_scene.status(one.status_port, "/healthz") == (200, "ok\n")
+        api_cluster.wait_for(
+            lambda: (
+                'leader{driver="gpu.nvidia.com"} 1.0'
+                in webhook_scene.status(one.status_port, "/metrics")[1]
+            ),
+            "it leads",
+        )
+        assert webhook_scene.status(one.status_port, "/other")[0] == 404
+        assert webhook_scene.status(one.status_port, "/healthz", "POST")[0] == 405
+    finally:
+        stop.set()
+        thread.join(30)
+    assert holder(cluster) == ""
+
+
+def test_the_command_leads_and_ends_on_sigterm(cluster):
+    flags = {"identity": "pod-1", "kubeconfig": cluster.kubeconfig, "status-address": "127.0.0.1:0"}
+    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dra_driver", "controller", *given],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        api_cluster.wait_for(lambda: names(cluster, leading.LEASES), "the command has the lease")
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "Traceback" not in log
+    assert holder(cluster) == ""
+
+
+def test_a_loop_that_is_stuck_is_not_healthy(made, monkeypatch):
+    one = made()
+    monkeypatch.setattr(controller, "_STUCK_SECONDS", -1.0)
+    one.start()
+    status, text = webhook_scene.status(one.status_port, "/healthz")
+    assert (status, text.startswith("no round for ")) == (503, True)
+
+
+def test_the_settings_are_flags_like_those_of_the_others():
+    config = settings.resolve(
+        controller_settings.Controller,
+        environment={"DRA_DRIVER_SWEEP_SECONDS": "5"},
+        flags={"identity": "pod-1", "lease": None},
+    )
+    assert (config.identity, config.sweep_seconds) == ("pod-1", 5.0)

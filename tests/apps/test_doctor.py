@@ -1,0 +1,173 @@
+"""The doctor's command, and what it says of the node beside its driver."""
+
+import json
+
+import api_cluster
+import doctor_scene
+import pytest
+
+from dra_driver import cli
+from dra_driver.adapters import dra_grpc
+from dra_driver.apps import doctor_node
+from dra_driver.logic import diagnosis
+
+
+@pytest.fixture
+def node(own_machine, cluster):
+    return doctor_scene.Node(own_machine, cluster.kubeconfig)
+
+
+def examine(config):
+    return doctor_scene.by_check(doctor_scene.examine(config))
+
+
+def run(node, *flags):
+    config = node.configured()
+    with pytest.raises(SystemExit) as ended:
+        cli.main(
+            ["doctor", "--node-name", config.node_name, "--kubeconfig", str(config.kubeconfig),
+             "--kubelet-root", str(config.kubelet_root), "--cdi-dir", str(config.cdi_dir),
+             "--boot-id-file", str(config.boot_id_file), "--proc-root", str(config.proc_root),
+             "--simulate-gpus", "t4:2", *flags]
+        )  # fmt: skip
+    return ended.value.code
+
+
+def test_a_node_that_has_all_ends_with_0(node, capsys):
+    assert run(node) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Fine"
+    assert lines[-1] == "Node node-1, driver gpu.nvidia.com: 0 problems, 0 notes, 14 fine"
+
+
+def test_a_problem_ends_with_1_and_is_told_first_with_its_remedy(node, capsys):
+    node.machine.boot_id.unlink()
+    assert run(node) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith(
+        f"Problem: boot id\n  looked at: {node.machine.boot_id}\n  cause:     it cannot be read: "
+        "No such file or directory; without it what was prepared before a reboot would count as "
+        "prepared\n  remedy:    mount -t proc proc /proc, or correct --boot-id-file\n\nFine\n"
+    )
+    assert shown.endswith(": 1 problem, 0 notes, 13 fine\n")
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_json_has_the_same_findings(node, capsys, missing):
+    if missing:
+        node.machine.boot_id.unlink()
+    assert run(node, "--output", "json") == int(missing)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["node"], told["driver"]) == ("node-1", "gpu.nvidia.com")
+    assert told["works"] is not missing
+    [boot] = [each for each in told["findings"] if each["check"] == "boot id"]
+    assert set(boot) == {"level", "check", "looked_at", "cause", "remedy"}
+    assert boot["level"] == ("problem" if missing else "fine")
+    assert boot["looked_at"] == str(node.machine.boot_id)
+
+
+def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster):
+    """But the simulated GPUs, which are the hardware."""
+    doctor_scene.examine(node.configured())
+    assert not node.machine.plugin.exists()
+    assert list(node.machine.registry.iterdir()) == []
+    assert list(node.machine.cdi.iterdir()) == []
+    assert cluster.slices() == []
+
+
+def test_a_registration_directory_that_is_absent_is_the_kubelet_s_business(node):
+    node.machine.registry.rmdir()
+    found = examine(node.configured())["registration directory"]
+    assert found.level is diagnosis.Level.PROBLEM
+    assert found.looked_at == str(node.machine.registry)
+    assert "--kubelet-root" in found.remedy
+    assert not node.machine.registry.exists()
+
+
+def test_a_cdi_directory_that_is_absent_is_a_note(node):
+    node.machine.cdi.rmdir()
+    found = examine(node.configured())["CDI directory"]
+    assert found.level is diagnosis.Level.NOTE
+    assert found.remedy.startswith(f"mkdir -p {node.machine.cdi};")
+
+
+@pytest.mark.parametrize(
+    ("setting", "check", "flag"),
+    [
+        ("registry_dir", "registration directory", "--registry-dir"),
+        ("plugin_dir", "plugin directory", "--plugin-dir"),
+        ("state_dir", "state directory", "--state-dir"),
+        ("cdi_dir", "CDI directory", "--cdi-dir"),
+    ],
+)
+def test_a_directory_that_takes_no_files_is_a_problem(node, setting, check, flag):
+    found = examine(node.configured(**{setting: "/proc"}))[check]
+    assert found.level is diagnosis.Level.PROBLEM
+    assert found.looked_at == "/proc"
+    assert found.cause.startswith("no file can be put there: /proc: ")
+    assert flag in found.remedy
+
+
+@pytest.mark.parametrize("setting", ["plugin_dir", "cdi_dir"])
+def test_a_directory_that_cannot_be_made_is_a_problem(node, setting):
+    file = node.machine.root / "file"
+    file.touch()
+    findings = doctor_scene.examine(node.configured(**{setting: file / "below"}))
+    [found] = diagnosis.of_level(findings, diagnosis.Level.PROBLEM)
+    assert found.cause == f"it cannot be made: {file}: not a directory"
+
+
+def test_a_socket_path_that_is_too_long_is_a_problem(node):
+    deep = node.machine.root / ("x" * 100)
+    found = examine(node.configured(plugin_dir=deep))["socket path"]
+    assert found.level is diagnosis.Level.PROBLEM
+    assert found.remedy == "choose a shorter --plugin-dir"
+
+
+def test_an_empty_boot_id_is_a_problem(node):
+    node.machine.boot("")
+    found = examine(node.configured())["boot id"]
+    assert found.level is diagnosis.Level.PROBLEM
+    assert found.cause.startswith("it is empty;")
+
+
+def test_processes_of_a_container_are_a_note(node):
+    (node.proc / "2" / "comm").write_text("sh\n")
+    found = examine(node.configured())["process names"]
+    assert found.level is diagnosis.Level.NOTE
+    assert found.remedy.startswith("hostPID: true")
+
+
+def test_the_plugin_itself_may_run(node, own_plugin, cluster):
+    own_plugin(cluster=cluster).start()
+    found = examine(node.configured())["driver name"]
+    assert found.cause == "gpu.nvidia.com is served by this driver"
+
+
+def test_another_plugin_of_the_same_name_is_a_problem(node, monkeypatch):
+    """Its socket is where ours would be, as that of the vendor's driver is."""
+    monkeypatch.setattr(doctor_node, "START_SECONDS", 0.0)
+    config = node.configured()
+    info = dra_grpc.PluginInfo(config.driver_name, str(config.service_socket))
+    server = dra_grpc.registration_server(config.registration_socket, info, print)
+    server.start()
+    try:
+        found = examine(config)["driver name"]
+        renamed = examine(node.configured(driver_name="other.example.com"))["driver name"]
+    finally:
+        server.stop(0)
+    assert found.level is diagnosis.Level.PROBLEM
+    assert found.looked_at == str(config.registration_socket)
+    assert renamed.level is diagnosis.Level.FINE
+
+
+def test_a_socket_that_nobody_listens_on_is_no_plugin(node):
+    config = node.configured()
+    info = dra_grpc.PluginInfo(config.driver_name, str(config.service_socket))
+    server = dra_grpc.registration_server(config.registration_socket, info, print)
+    server.start()
+    aside = config.registry / "dead.sock"
+    config.registration_socket.rename(aside)
+    server.stop(0)
+    assert aside.is_socket()
+    assert examine(config)["driver name"].cause == f"nobody else is {api_cluster.DRIVER}"

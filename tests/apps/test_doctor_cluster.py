@@ -1,0 +1,146 @@
+"""What the doctor says of the API server."""
+
+import api_cluster
+import pytest
+
+from dra_driver import settings
+from dra_driver.apps import doctor_cluster
+from dra_driver.logic import diagnosis
+from dra_driver.sim.api import options
+
+GATE = "DRAPartitionableDevices"
+
+
+@pytest.fixture
+def new_cluster():
+    """Makes API servers with the options given."""
+    made = []
+
+    def make(**given):
+        made.append(api_cluster.Cluster(**given))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def ask(own_machine):
+    """The findings by check, and what is not fine of them."""
+
+    def asked(kubeconfig, *, partitions=True, **flags):
+        config = settings_for(own_machine, kubeconfig, **flags)
+        findings = doctor_cluster.findings(
+            config, partitions=partitions, user_agent="dra-driver/test doctor"
+        )
+        return {finding.check: finding for finding in findings}
+
+    return asked
+
+
+def settings_for(machine, kubeconfig, **flags):
+    return settings.KubeletPlugin(
+        **{"node_name": api_cluster.NODE, "kubeconfig": kubeconfig, "kubelet_root": machine.kubelet}
+        | flags
+    )
+
+
+def refuse(cluster, resource, verb="list"):
+    def rule(call):
+        if (call.resource, call.verb) == (resource, verb):
+            return options.Fault(status=403, reason="Forbidden", message=f"may not {verb}")
+        return None
+
+    return cluster.faults.where(rule)
+
+
+def problems(found):
+    return [check for check, finding in found.items() if finding.level == "problem"]
+
+
+def test_a_server_that_has_all_is_fine(ask, cluster):
+    found = ask(cluster.kubeconfig)
+    assert {finding.level for finding in found.values()} == {diagnosis.Level.FINE}
+    assert {check: finding.cause for check, finding in found.items()} == {
+        "API server": "it answers, with v1.36.2-sim",
+        "resource.k8s.io": "v1; v1 is used",
+        "Node object": f"UID {cluster.node_uid()}",
+        "ResourceSlices": "0 with 0 devices",
+        "counters of partitions": "the API server takes them",
+    }
+
+
+def test_what_the_plugin_has_published_is_told(ask, own_cluster, own_plugin):
+    own_plugin().start()
+    own_cluster.wait_devices("gpu-0", "gpu-1")
+    assert ask(own_cluster.kubeconfig)["ResourceSlices"].cause == "1 with 2 devices"
+
+
+def test_a_server_that_does_not_answer_is_a_problem(ask, own_cluster):
+    own_cluster.stop()
+    found = ask(own_cluster.kubeconfig)
+    assert problems(found) == list(found) == ["API server"]
+    assert found["API server"].looked_at == str(own_cluster.kubeconfig)
+    assert "no answer" in found["API server"].cause
+
+
+def test_no_credentials_are_a_problem(ask, tmp_path):
+    found = ask(tmp_path / "absent")
+    assert problems(found) == list(found) == ["API server"]
+    assert "--kubeconfig" in found["API server"].remedy
+
+
+def test_a_server_without_the_api_is_a_problem(ask, new_cluster):
+    cluster = new_cluster()
+    with cluster.faults.where(
+        lambda call: options.Fault(status=404) if call.path == "/apis/resource.k8s.io" else None
+    ):
+        found = ask(cluster.kubeconfig)
+    assert problems(found) == ["resource.k8s.io"]
+    assert "the API server offers no version" in found["resource.k8s.io"].cause
+    assert "Node object" not in found
+
+
+def test_a_node_name_that_no_node_has_is_a_problem(ask, cluster):
+    found = ask(cluster.kubeconfig, node_name="node-2")
+    assert problems(found) == ["Node object"]
+    assert found["Node object"].looked_at == "get nodes node-2"
+    assert "--node-name" in found["Node object"].remedy
+
+
+@pytest.mark.parametrize(
+    ("resource", "verb", "check"),
+    [("nodes", "get", "Node object"), ("resourceslices", "list", "ResourceSlices")],
+)
+def test_a_right_that_is_missing_is_a_problem(ask, cluster, resource, verb, check):
+    with refuse(cluster, resource, verb):
+        found = ask(cluster.kubeconfig)
+    assert problems(found) == [check]
+    assert f"may not {verb}" in found[check].cause
+    assert "roles" in found[check].remedy
+
+
+@pytest.mark.parametrize(("partitions", "level"), [(True, "problem"), (False, "note")])
+def test_a_gate_that_is_off_matters_to_cards_that_can_be_cut(ask, new_cluster, partitions, level):
+    cluster = new_cluster(disabled_gates=frozenset({GATE}))
+    found = ask(cluster.kubeconfig, partitions=partitions)["counters of partitions"]
+    assert found.level == level
+    assert f"the feature gate {GATE} is off" in found.cause
+    assert f"--feature-gates={GATE}=true" in found.remedy
+    assert cluster.slices() == []
+
+
+def test_a_server_that_is_too_old_for_partitions_says_so(ask, new_cluster):
+    cluster = new_cluster(kubernetes_version="v1.33.1-sim", resource_versions=("v1beta2",))
+    found = ask(cluster.kubeconfig)
+    assert found["resource.k8s.io"].cause == "v1beta2; v1beta2 is used"
+    assert problems(found) == ["counters of partitions"]
+    assert "Kubernetes 1.33 has no counters" in found["counters of partitions"].cause
+
+
+def test_a_server_that_lets_no_slices_be_made_is_a_problem(ask, cluster):
+    with refuse(cluster, "resourceslices", "create"):
+        found = ask(cluster.kubeconfig)
+    assert problems(found) == ["counters of partitions"]
+    assert "may not create" in found["counters of partitions"].cause
