@@ -41,9 +41,19 @@ def control(scene, daemon):
 @pytest.fixture
 def running(control, daemon, tmp_path):
     """The process of a daemon that answers."""
-    with (tmp_path / "output").open("wb") as output:
-        process = control.start(daemon.device, output)
-    polling.until(control.answers)
+    for _ in range(5):
+        with (tmp_path / "output").open("wb") as output:
+            process = control.start(daemon.device, output)
+        try:
+            polling.until(control.answers, seconds=5)
+            break
+        except AssertionError:
+            # It is to be started by a process with one thread. Tests in parallel have several, and
+            # then the child may hang before it is the program.
+            process.kill()
+            process.wait()
+    else:
+        pytest.fail("no daemon answers")
     yield process
     process.kill()
     process.wait()
