@@ -120,8 +120,10 @@ def test_a_kubelet_that_goes_takes_its_stream_along(path):
 
         def counted(is_heard):
             watchers.append(is_heard)
-            yield from watch(is_heard)
-            watchers.remove(is_heard)
+            try:
+                yield from watch(is_heard)
+            finally:
+                watchers.remove(is_heard)
 
         health.watch = counted
         with watching(path) as call:
