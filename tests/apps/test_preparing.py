@@ -7,6 +7,7 @@ import plugin_process
 import plugin_victim
 import pytest
 
+from dra_driver.adapters import kube
 from dra_driver.model import claims, prepared
 
 
@@ -57,11 +58,15 @@ def test_an_unprepare_takes_everything_away_and_works_again_and_again(kubelet, c
 def test_an_unprepare_does_not_ask_the_api_server(kubelet, cluster, checks):
     ref = cluster.claim("gpu-0")
     kubelet.prepare(ref)
+    # What is told of the claim's devices is written at its own pace.
+    api_cluster.wait_for(
+        lambda: cluster.client.get(kube.CLAIMS, ref.name, ref.namespace)["status"].get("devices"),
+        "status.devices",
+    )
     cluster.delete_claim(ref)
     before = len(cluster.faults.calls)
     kubelet.unprepare(ref)
     checks.is_free()
-    # What is told of the claim's devices is written at its own pace.
     asked = [call for call in cluster.faults.calls[before:] if call.subresource != "status"]
     assert [call for call in asked if call.resource == "resourceclaims"] == []
 
