@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from dra_driver import errors, settings, telemetry
@@ -101,18 +101,8 @@ class NodeAgent:
             locks=locks.Locks(config.state / "locks"),
             boot_id=_boot_id(config.boot_id_file),
         )
-        books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
-        self._gpus = inventory.Inventory(
-            inventory.Looking(
-                hardware.nvml,
-                hardware.place,
-                books,
-                _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
-                _shares(config),
-            ),
-            interval=config.rescan_seconds,
-            on_change=self._changed,
-        )
+        self._books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
+        self._gpus = self._make_inventory(hardware)
         self._offers = offers.Offers(
             self._gpus,
             self._store.records,
@@ -133,49 +123,17 @@ class NodeAgent:
             self._client, self._claims, config.driver_name
         )
         self._node = planning.Node(config.driver_name, pool=config.node_name)
-        partitioner = partitioning.Partitioner(
-            nvml_mig.MigNvml(hardware.nvml),
-            books,
-            processes.Processes(config.proc_root).describe,
-        )
         launcher = self._launcher(hardware)
-        self._sharer = sharing.Sharer(
-            sharing.Tools(
-                hardware.nvidia_smi,
-                nvml_compute.ComputeModes(hardware.nvml),
-                launcher,
-                config.state / "mps",
-                quantities.parse(config.mps_shm_size).value,
-            ),
-            books,
-        )
         self._health = mps_health.Health(
             self._store.records,
             self._store.locks,
             launcher,
-            config.state / "mps",
+            self._mps_dir,
             on_change=self._report_down,
         )
-        effects = preparing.Effects(hardware.injector, partitioner, self._sharer)
-        self._preparer = preparing.Preparer(
-            self._node,
-            self._store,
-            self._claims,
-            self._gpus,
-            effects,
-            stopping=self._stop,
-            on_change=self._changed,
-            on_prepared=self._report,
-        )
-        self._orphans = orphans.Orphans(
-            self._gpus,
-            self._store.records,
-            books,
-            self._store.locks,
-            effects,
-            adopt=config.adopt_foreign_mig,
-            on_change=self._changed,
-        )
+        self._effects = self._make_effects(hardware, launcher)
+        self._preparer = self._make_preparer()
+        self._orphans = self._make_orphans()
         self._reconciler = reconciling.Reconciler(
             self._node,
             self._store.records,
@@ -196,12 +154,12 @@ class NodeAgent:
             offers=lambda: self._gpus.snapshot.offered,
             divisions=lambda: self._gpus.snapshot.divisions,
         ).run()
-        self._sharer.remove_unused(self._known)
+        self._effects.sharer.remove_unused(self._known)
         self._orphans.settle()
         ready(self._preparer)
         self._statuses.start()
         # What was not reported before the last stop; nothing is written that is there already.
-        for record in self._store.records.contents().records.values():
+        for record in self._known():
             if record.phase is prepared.Phase.COMPLETED:
                 self._report(record)
         self._health.start()
@@ -223,15 +181,15 @@ class NodeAgent:
 
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
-        known = self._store.records.contents().records.values()
+        known = self._known()
         self._metrics.prepared(
             collections.Counter(device.kind for record in known for device in record.devices)
         )
         self._publisher.changed()
-        self._tell_health()
+        self._tell_health(known)
 
-    def _tell_health(self) -> None:
-        seen, known = self._gpus.snapshot, self._known()
+    def _tell_health(self, known: Sequence[prepared.Record]) -> None:
+        seen = self._gpus.snapshot
         offered = {name: offer.card for name, offer in seen.offered.items()}
         down = self._health.told
         self._on_health(
@@ -245,11 +203,68 @@ class NodeAgent:
         self._publisher.changed()
 
     def _report(self, record: prepared.Record) -> None:
-        self._report_down(record, self._health.down(record))
+        down = self._health.down(record)
+        self._statuses.report(record.ref, reports.of_record(record, down))
+        if record.sharing.mps:
+            # Its daemon may have been down until now.
+            self._tell_health(self._known())
 
     def _report_down(self, record: prepared.Record, down: mps_health.Down) -> None:
         self._statuses.report(record.ref, reports.of_record(record, down))
-        self._tell_health()
+        self._tell_health(self._known())
+
+    @property
+    def _mps_dir(self) -> pathlib.Path:
+        return self._config.state / "mps"
+
+    def _make_inventory(self, hardware: Hardware) -> inventory.Inventory:
+        config = self._config
+        looking = inventory.Looking(
+            hardware.nvml,
+            hardware.place,
+            self._books,
+            _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
+            _shares(config),
+        )
+        return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
+
+    def _make_effects(self, hardware: Hardware, launcher: sharing.Launcher) -> preparing.Effects:
+        partitioner = partitioning.Partitioner(
+            nvml_mig.MigNvml(hardware.nvml),
+            self._books,
+            processes.Processes(self._config.proc_root).describe,
+        )
+        tools = sharing.Tools(
+            hardware.nvidia_smi,
+            nvml_compute.ComputeModes(hardware.nvml),
+            launcher,
+            self._mps_dir,
+            quantities.parse(self._config.mps_shm_size).value,
+        )
+        return preparing.Effects(hardware.injector, partitioner, sharing.Sharer(tools, self._books))
+
+    def _make_preparer(self) -> preparing.Preparer:
+        return preparing.Preparer(
+            self._node,
+            self._store,
+            self._claims,
+            self._gpus,
+            self._effects,
+            stopping=self._stop,
+            on_change=self._changed,
+            on_prepared=self._report,
+        )
+
+    def _make_orphans(self) -> orphans.Orphans:
+        return orphans.Orphans(
+            self._gpus,
+            self._store.records,
+            self._books,
+            self._store.locks,
+            self._effects,
+            adopt=self._config.adopt_foreign_mig,
+            on_change=self._changed,
+        )
 
     def _launcher(self, hardware: Hardware) -> sharing.Launcher:
         if self._config.mps_launcher == "pod":

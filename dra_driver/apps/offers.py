@@ -52,13 +52,13 @@ class Offers:
         state = offering.State(snapshot.lost, held, published)
         self._tell_unoffered(snapshot.cards, layout)
         best = offering.offer(snapshot.cards, state, self._policy_of(layout, may_reorder=True))
-        calm = offering.offer(snapshot.cards, state, self._policy_of(layout, may_reorder=False))
-        if best == calm:
+        if not _reorders(best, published):
             return best
         wait = self._reordered + self._seconds - time.monotonic()
         if wait > 0:
             self._remind(wait)
-            return calm
+            later = self._policy_of(layout, may_reorder=False)
+            return offering.offer(snapshot.cards, state, later)
         self._reordered = time.monotonic()
         return best
 
@@ -88,3 +88,11 @@ class Offers:
                     "partitions are not offered: the API server takes no counters",
                     device=card.name,
                 )
+
+
+def _reorders(best: Sequence[publishing.Content], published: Sequence[slices.Device]) -> bool:
+    """Whether devices that are published change places."""
+    names = [device.name for content in best for device in content.devices]
+    before = [device.name for device in published]
+    both = set(names).intersection(before)
+    return [name for name in names if name in both] != [name for name in before if name in both]

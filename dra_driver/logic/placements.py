@@ -41,11 +41,6 @@ def limits(profiles: Profiles) -> dict[str, int]:
     return dict(_limits(profiles))
 
 
-def whole(profiles: Profiles) -> dict[str, int]:
-    """What the whole GPU consumes: every counter, so that it excludes all partitions."""
-    return limits(profiles)
-
-
 def consumption(
     profiles: Profiles, profile: mig.Profile, placement: mig.Placement
 ) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pydantic
 
 from dra_driver import errors
-from dra_driver.model import claims, mig, slices
+from dra_driver.model import claims, mig
 
 VERSION = 2
 _FIRST_VERSION = 1
@@ -140,13 +140,6 @@ class Record(_Frozen):
     def ref(self) -> claims.ClaimRef:
         """The claim that the record is of."""
         return claims.ClaimRef(self.namespace, self.name, claims.ClaimUid(self.uid))
-
-    def holds(self, device: slices.DeviceId | PreparedDevice) -> bool:
-        """Whether the claim has the device for itself (admin access holds nothing)."""
-        return any(
-            (held.pool, held.device) == (device.pool, device.device) and not held.admin_access
-            for held in self.devices
-        )
 
 
 def encode(record: Record) -> str:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.model import claims, mig, prepared, slices
+from dra_driver.model import claims, mig, prepared
 
 DEVICE = prepared.PreparedDevice(
     requests=("gpu",), pool="node-1", device="gpu-0",
@@ -104,18 +104,6 @@ def _document(body):
 
 def test_a_record_names_its_claim():
     assert RECORD.ref == claims.ClaimRef("team-a", "train", claims.ClaimUid("0a1b"))
-
-
-def test_a_record_holds_its_devices_by_pool_and_name():
-    assert RECORD.holds(slices.DeviceId("gpu.nvidia.com", "node-1", "gpu-0"))
-    assert RECORD.holds(DEVICE)
-    assert not RECORD.holds(slices.DeviceId("gpu.nvidia.com", "node-2", "gpu-0"))
-    assert not RECORD.holds(slices.DeviceId("gpu.nvidia.com", "node-1", "gpu-1"))
-
-
-def test_admin_access_holds_nothing():
-    admin = DEVICE.model_copy(update={"admin_access": True})
-    assert not RECORD.model_copy(update={"devices": (admin,)}).holds(DEVICE)
 
 
 # Partitions
