@@ -95,8 +95,10 @@ class TestTemplates:
         until(lambda: plane.events_of("ending", "FailedResourceClaimCreation"))
         plane.client.delete(kube.PODS, "ending", "default")
         assert "deletionTimestamp" in plane.pod("ending")["metadata"]
-        plane.add_template("late")
+        # One watch tells of both pods, in order: what knows of the second knows of the deletion.
         plane.add_pod("pod", templates={"gpu": "late"})
+        until(lambda: plane.events_of("pod", "FailedResourceClaimCreation"))
+        plane.add_template("late")
         name = plane.claim_of("pod")
         assert set(plane.claims()) == {name}
 

@@ -415,6 +415,9 @@ def test_devices_that_tie_a_pod_to_a_node_that_is_closed_are_given_back(plane):
     del claim["status"]["reservedFor"]
     plane.client.replace_status(kube.CLAIMS, claim, "default")
     plane.client.patch(kube.NODES, "node-a", {"spec": {"unschedulable": True}})
+    # A pod that fits nowhere tells when the scheduler knows that the node is closed.
+    plane.add_pod("witness", nodeSelector={"kubernetes.io/hostname": "nowhere"})
+    plane.refusal_of("witness", "1 node(s) were unschedulable")
     plane.add_node("node-b")
     plane.add_slice("node-b", "gpu-7")
     plane.add_pod("pod", claims={"gpu": "mine"})
