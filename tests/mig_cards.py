@@ -68,7 +68,8 @@ def offer(
     **policy: Any,
 ) -> tuple[publishing.Content, ...]:
     """What a node with these cards publishes."""
-    return offering.offer(cards, state, offering.Policy(DRIVER, layout=layout, **policy))
+    listed = offering.listing(cards, layout)
+    return offering.offer(listed, state, offering.Policy(DRIVER, **policy))
 
 
 def names(content: publishing.Content) -> list[str]:

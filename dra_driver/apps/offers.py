@@ -34,6 +34,8 @@ class Offers:
         self._reordered = float("-inf")
         self._timer: threading.Timer | None = None
         self._told: set[str] = set()
+        self._snapshot: inventory.Snapshot | None = None
+        self._listed = offering.listing((), publishing.Layout.PLAIN)
         self._log = telemetry.logger("offers")
 
     def wanted(
@@ -51,14 +53,14 @@ class Offers:
         )
         state = offering.State(snapshot.lost, held, published)
         self._tell_unoffered(snapshot.cards, layout)
-        best = offering.offer(snapshot.cards, state, self._policy_of(layout, may_reorder=True))
+        listed = self._listing(snapshot, layout)
+        best = offering.offer(listed, state, self._policy_of(may_reorder=True))
         if not _reorders(best, published):
             return best
         wait = self._reordered + self._seconds - time.monotonic()
         if wait > 0:
             self._remind(wait)
-            later = self._policy_of(layout, may_reorder=False)
-            return offering.offer(snapshot.cards, state, later)
+            return offering.offer(listed, state, self._policy_of(may_reorder=False))
         self._reordered = time.monotonic()
         return best
 
@@ -67,8 +69,13 @@ class Offers:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _policy_of(self, layout: publishing.Layout, *, may_reorder: bool) -> offering.Policy:
-        return offering.Policy(self._driver_name, self._policy, layout, may_reorder=may_reorder)
+    def _listing(self, snapshot: inventory.Snapshot, layout: publishing.Layout) -> offering.Listing:
+        if snapshot is not self._snapshot or layout is not self._listed.layout:
+            self._snapshot, self._listed = snapshot, offering.listing(snapshot.cards, layout)
+        return self._listed
+
+    def _policy_of(self, *, may_reorder: bool) -> offering.Policy:
+        return offering.Policy(self._driver_name, self._policy, may_reorder=may_reorder)
 
     def _remind(self, seconds: float) -> None:
         if self._timer is None or not self._timer.is_alive():

@@ -21,9 +21,6 @@ from dra_driver.model import claims, devices, prepared, shares
 
 T = TypeVar("T")
 
-MARGIN = 3.0
-"""Seconds before the end of a call at which an answer is given, whatever it is: a late one is lost,
-and the kubelet waits more than a minute before it asks again."""
 LOOK_AGAIN = 1.0
 """Seconds between looks at what a call is waiting for, when nothing says that it has changed."""
 
@@ -110,7 +107,7 @@ class Preparer:
             errors.Retryable: it did not work within `seconds`.
         """
         planning.check_uid(ref.uid)
-        deadline = time.monotonic() + seconds - MARGIN
+        deadline = time.monotonic() + seconds
         with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
             claim = self._source.fetch(ref, deadline)
             if claim is None:
@@ -130,7 +127,7 @@ class Preparer:
             errors.Retryable: it did not work within `seconds`.
         """
         planning.check_uid(ref.uid)
-        deadline = time.monotonic() + seconds - MARGIN
+        deadline = time.monotonic() + seconds
         with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
             if not only_if():
                 return

@@ -20,6 +20,9 @@ QUIET = 10.0
 """Seconds without a rewrite of our slices after which the next one is answered at once again."""
 LOOK_AGAIN = 30.0
 """Seconds between looks when nothing is heard: of what another instance does nobody tells us."""
+PAUSE = 0.05
+"""Seconds between two looks, at least: claims that come in a row are published together, and what
+they change is not worked out while the next is prepared."""
 _COUNTERS = re.compile(r"\b(sharedCounters|consumesCounters)\b")
 
 
@@ -30,6 +33,9 @@ class Identity:
     driver_name: str
     node_name: str
 
+
+_Versions = tuple[tuple[str, str], ...]
+"""Names and resource versions of slices."""
 
 Wanted = Callable[[Sequence[slices.Device], publishing.Layout], Sequence[publishing.Content] | None]
 
@@ -69,6 +75,8 @@ class Publisher:
         self._informer: informer.Informer | None = None
         self._last_write = "0"
         self._desired: tuple[publishing.Json, ...] | None = None
+        self._settled: tuple[object, ...] = ()
+        self._published_then: tuple[_Versions, Sequence[slices.Device]] = ((), ())
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
     def start(self) -> None:
@@ -111,6 +119,7 @@ class Publisher:
                 if rewrites > 5:
                     self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
                 last_rewrite = time.monotonic()
+            self._wait(PAUSE)
             self._wake.wait(LOOK_AGAIN)
 
     def _wait(self, seconds: float) -> None:
@@ -192,8 +201,14 @@ class Publisher:
             publishing.from_version(body, self._version) for body in self._informer.objects()
         ]
         layout = self._counters.layout(self._owner, self._version)
-        wanted = self._wanted(_devices(existing), layout)
+        versions = tuple(
+            (body["metadata"]["name"], body["metadata"]["resourceVersion"]) for body in existing
+        )
+        wanted = self._wanted(self._devices(existing, versions), layout)
         if wanted is None or not self._may_publish():
+            return False
+        settled = (wanted, versions, self._owner, self._version)
+        if settled == self._settled:
             return False
         desired = publishing.contents(wanted)
         changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
@@ -204,9 +219,19 @@ class Publisher:
             changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
         self._write(changes)
         self._published.set()
+        if not changes:
+            self._settled = settled
         rewritten = bool(changes) and desired == self._desired
         self._desired = desired
         return rewritten
+
+    def _devices(
+        self, existing: Sequence[publishing.Json], versions: _Versions
+    ) -> Sequence[slices.Device]:
+        """The published devices; read anew only where a slice has changed."""
+        if versions != self._published_then[0]:
+            self._published_then = versions, _devices(existing)
+        return self._published_then[1]
 
     def _write(self, changes: publishing.Changes) -> None:
         for body in changes.delete:

@@ -2,15 +2,22 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import dra_grpc
-from dra_driver.apps import preparing
 from dra_driver.model import claims, prepared
+
+if TYPE_CHECKING:
+    # What prepares takes longer to load than the sockets may.
+    from dra_driver.apps import preparing
 
 PROBE = claims.ClaimRef("", "", claims.ClaimUid(""))
 """Asks whether calls are served, and nothing else; the kubelet's claims have a UID."""
+MARGIN = 3.0
+"""Seconds before the end of a call at which an answer is given, whatever it is: a late one is lost,
+and the kubelet waits more than a minute before it asks again."""
 
 
 class Service:
@@ -22,9 +29,17 @@ class Service:
         self._ready = threading.Event()
         self._preparer: preparing.Preparer | None = None
         self._problem = "the driver is starting"
+        self._hindrance: Callable[[], str | None] = lambda: None
 
-    def ready(self, preparer: preparing.Preparer) -> None:
-        """From now on `preparer` does the work."""
+    def waits_for(self, problem: str) -> None:
+        """It is not ready yet, because of this."""
+        self._problem = problem
+
+    def ready(
+        self, preparer: "preparing.Preparer", hindrance: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """From now on `preparer` does the work, as well as it can with what `hindrance` tells."""
+        self._hindrance = hindrance
         self._preparer = preparer
         self._ready.set()
 
@@ -48,13 +63,14 @@ class Service:
     def _each(
         self, operation: str, refs: Sequence[claims.ClaimRef], seconds: float
     ) -> dict[claims.ClaimUid, dra_grpc.Answer]:
+        seconds = max(seconds - MARGIN, 0)
         deadline = time.monotonic() + seconds
-        if not self._ready.wait(max(seconds - preparing.MARGIN, 0)) or self._preparer is None:
+        if not self._ready.wait(seconds) or self._preparer is None:
             return {ref.uid: dra_grpc.Answer(error=self._problem) for ref in refs}
         answers: dict[claims.ClaimUid, dra_grpc.Answer] = {}
         for ref in refs:
             if ref == PROBE:
-                answers[ref.uid] = dra_grpc.Answer()
+                answers[ref.uid] = dra_grpc.Answer(error=self._hindrance() or "")
                 continue
             with telemetry.bound(
                 operation=operation,
@@ -66,7 +82,7 @@ class Service:
         return answers
 
     def _answer(
-        self, operation: str, preparer: preparing.Preparer, ref: claims.ClaimRef, deadline: float
+        self, operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, deadline: float
     ) -> dra_grpc.Answer:
         start = time.perf_counter()
         try:
@@ -91,7 +107,7 @@ class Service:
 
 
 def _work(
-    operation: str, preparer: preparing.Preparer, ref: claims.ClaimRef, seconds: float
+    operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, seconds: float
 ) -> tuple[prepared.PreparedDevice, ...]:
     if operation == "prepare":
         return preparer.prepare(ref, seconds)

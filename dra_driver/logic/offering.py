@@ -36,27 +36,47 @@ class Policy:
 
     driver_name: str
     order: packing.Policy = "pack"
-    layout: publishing.Layout = publishing.Layout.SPLIT
     may_reorder: bool = True
 
 
-def offer(
-    cards: Sequence[catalog.Card], state: State, policy: Policy
-) -> tuple[publishing.Content, ...]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """What cards offer, whatever is in use: it is made once, and offered after each change.
+
+    `devices` are the devices by name, `sets` the counter sets by the card's name, and `layout` is
+    where those are published.
+    """
+
+    cards: tuple[catalog.Card, ...]
+    devices: Mapping[str, slices.Device]
+    sets: Mapping[str, publishing.CounterSet]
+    layout: publishing.Layout
+
+
+def listing(
+    cards: Sequence[catalog.Card], layout: publishing.Layout = publishing.Layout.SPLIT
+) -> Listing:
+    """The devices of cards, as an API server that has counters in `layout` takes them."""
+    cards = sorted(cards, key=lambda card: card.gpu.minor)
+    if layout is publishing.Layout.PLAIN:
+        cards = [_without_counters(card) for card in cards]
+    found = {
+        name: _device(card, offered) for card in cards for name, offered in card.offers.items()
+    }
+    sets = {card.name: _counter_set(card) for card in cards if card.counters}
+    return Listing(tuple(cards), found, sets, layout)
+
+
+def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Content, ...]:
     """The content of the node's slices, in publishing order.
 
     A device that a claim holds stays listed when it can no longer be offered, so that whoever
     looks for it finds it: as it was, and with a taint if its GPU is gone.
     """
-    cards = sorted(cards, key=lambda card: card.gpu.minor)
-    if policy.layout is publishing.Layout.PLAIN:
-        cards = [_without_counters(card) for card in cards]
-    groups = _Groups(cards, state, policy)
-    partitioned = [card for card in cards if card.counters]
-    sets = {card.name: _counter_set(card) for card in partitioned}
-    if policy.layout is publishing.Layout.COMBINED:
-        return groups.combined(sets)
-    return (*_counter_slices(list(sets.values())), *groups.contents())
+    groups = _Groups(listed, state, policy)
+    if listed.layout is publishing.Layout.COMBINED:
+        return groups.combined()
+    return (*_counter_slices(list(listed.sets.values())), *groups.contents())
 
 
 def is_partition(offered: devices.Offer) -> bool:
@@ -81,14 +101,15 @@ def taken(held: Collection[str], cards: Sequence[catalog.Card]) -> packing.Taken
 class _Groups:
     """The node's devices by what they are, each group in its order."""
 
-    def __init__(self, cards: Sequence[catalog.Card], state: State, policy: Policy) -> None:
+    def __init__(self, listed: Listing, state: State, policy: Policy) -> None:
+        cards = listed.cards
+        self._listed = listed
         self._cards = cards
         self._state = state
         self._policy = policy
         self._positions = {device.name: at for at, device in enumerate(state.published)}
         self._gpus = [(card.name, card.gpu.profiles) for card in cards if card.gpu.profiles]
         self._taken = taken(state.held, cards)
-        self._sets = {card.name for card in cards if card.counters}
         self._kept = self._kept_devices()
 
     def contents(self) -> tuple[publishing.Content, ...]:
@@ -96,8 +117,9 @@ class _Groups:
         chunks = [*self._partitions(), *self._rest()]
         return tuple(publishing.Content(tuple(chunk)) for chunk in chunks if chunk)
 
-    def combined(self, sets: Mapping[str, publishing.CounterSet]) -> tuple[publishing.Content, ...]:
+    def combined(self) -> tuple[publishing.Content, ...]:
         """A slice for each GPU with counters, which holds them too; then the other devices."""
+        sets = self._listed.sets
         by_card: dict[str, list[slices.Device]] = {name: [] for name in sets}
         others: list[slices.Device] = []
         for device in (one for chunk in (*self._partitions(), *self._rest()) for one in chunk):
@@ -112,7 +134,7 @@ class _Groups:
         kept = {name: device for name, device in self._kept.items() if _is_mig(device)}
         for group in packing.order(self._policy.order, self._gpus, self._taken):
             found = self._devices_of(group, kept)
-            for chunk in _by_cards(found, self._policy.layout):
+            for chunk in _by_cards(found, self._listed.layout):
                 yield self._settled(chunk, fitting)
         # What is kept of GPUs that do not tell their profiles any more.
         yield from publishing.chunks([kept[name] for name in sorted(kept)])
@@ -128,9 +150,9 @@ class _Groups:
                 continue
             card = by_name[card_name]
             name = devices.mig_device_name(card.gpu.minor, group.profile, spot)
-            offered = card.offers.get(name)
-            if offered is not None:
-                found.append((card_name, self._device(card, offered)))
+            device = self._listed.devices.get(name)
+            if device is not None:
+                found.append((card_name, device))
             elif name in kept:
                 found.append((card_name, kept[name]))
             kept.pop(name, None)
@@ -138,31 +160,14 @@ class _Groups:
 
     def _rest(self) -> Iterator[list[slices.Device]]:
         whole = {
-            name: self._device(card, offered)
+            name: self._listed.devices[name]
             for card in self._cards
             for name, offered in card.offers.items()
             if offered.spot is None
         }
         whole |= {name: device for name, device in self._kept.items() if not _is_mig(device)}
-        ordered = sorted(whole.values(), key=_minor, reverse=bool(self._sets))
+        ordered = sorted(whole.values(), key=_minor, reverse=bool(self._listed.sets))
         yield from publishing.chunks(ordered)
-
-    def _device(self, card: catalog.Card, offered: devices.Offer) -> slices.Device:
-        if offered.spot is None:
-            device = attributes.device(offered.gpu, partitionable=bool(card.counters))
-            amounts: Mapping[str, int] = card.counters
-        else:
-            device = attributes.partition(offered)
-            amounts = (
-                placements.consumption(
-                    offered.gpu.profiles, offered.profile, offered.spot.placement
-                )
-                if offered.profile is not None and offered.instance is None
-                else {}
-            )
-        if card.division is not None:
-            device = shares.shareable(device, card.division)
-        return _consuming(device, card.name, amounts) if card.counters and amounts else device
 
     def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:
         """The chunk in the published order, where that is as good or a new one has to wait."""
@@ -200,13 +205,29 @@ class _Groups:
                 )  # fmt: skip
             if device is None:
                 continue
-            if _set_of(device) not in self._sets:
+            if _set_of(device) not in self._listed.sets:
                 # A set that is not there would make the whole pool invalid.
                 device = _without(device, "consumesCounters")
             if devices.card_of(device.name) not in there:
                 device = _tainted(device, f"{self._policy.driver_name}/gpu-lost")
             kept[name] = device
         return kept
+
+
+def _device(card: catalog.Card, offered: devices.Offer) -> slices.Device:
+    if offered.spot is None:
+        device = attributes.device(offered.gpu, partitionable=bool(card.counters))
+        amounts: Mapping[str, int] = card.counters
+    else:
+        device = attributes.partition(offered)
+        amounts = (
+            placements.consumption(offered.gpu.profiles, offered.profile, offered.spot.placement)
+            if offered.profile is not None and offered.instance is None
+            else {}
+        )
+    if card.division is not None:
+        device = shares.shareable(device, card.division)
+    return _consuming(device, card.name, amounts) if card.counters and amounts else device
 
 
 def _without_counters(card: catalog.Card) -> catalog.Card:

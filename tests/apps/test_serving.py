@@ -1,18 +1,19 @@
 """What can be seen of calls from outside: log lines and metrics."""
 
-import socket
-import urllib.request
+import functools
 
 import pytest
+import scraping
 
+from dra_driver import telemetry
+from dra_driver.apps import serving
 from dra_driver.model import claims
 from dra_driver.sim.api import options
 
 
 @pytest.fixture(scope="module")
 def metrics_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    return scraping.free_port()
 
 
 @pytest.fixture(scope="module")
@@ -22,20 +23,7 @@ def plugin(new_plugin, metrics_port):
 
 @pytest.fixture
 def metrics(metrics_port):
-    """Reads the driver's metrics, by series without the labels that all have."""
-
-    def read():
-        url = f"http://127.0.0.1:{metrics_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            text = answer.read().decode()
-        common = 'driver="gpu.nvidia.com",node="node-1"'
-        samples = [line.rpartition(" ") for line in text.splitlines() if common in line]
-        return {
-            name.replace(common, "").replace("{,", "{").replace("{}", ""): float(value)
-            for name, _, value in samples
-        }
-
-    return read
+    return functools.partial(scraping.plugin, metrics_port)
 
 
 def series(operation, outcome):
@@ -124,3 +112,27 @@ def test_writes_of_slices_that_fail_are_counted(kubelet, cluster, plugin, metric
         plugin.wait_log("ResourceSlices not published", count=failures + 1)
     cluster.wait_devices("gpu-0", "gpu-1")
     assert metrics()["dra_driver_publish_errors_total"] > before
+
+
+@pytest.mark.parametrize("operation", ["prepare", "unprepare"])
+def test_work_has_to_end_before_the_call_does_so_that_the_answer_is_not_lost(operation):
+    class Preparer:
+        def prepare(self, _ref, seconds):
+            given.append(seconds)
+            return ()
+
+        unprepare = prepare
+
+    given = []
+    service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node"))
+    service.ready(Preparer())
+    ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
+    assert getattr(service, operation)([ref], 45.0)[ref.uid].error == ""
+    assert 0 < max(given) <= 45 - serving.MARGIN
+
+
+def test_a_call_that_comes_too_early_is_answered_before_it_ends():
+    service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node"))
+    ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
+    # Less than the margin: it is not waited at all.
+    assert service.prepare([ref], 2.0)[ref.uid].error == "the driver is starting"

@@ -24,7 +24,7 @@ def lost(device):
 
 def offer(offered, lost_devices=None, held=(), published=()):
     state = offering.State(lost_devices or {}, held, published)
-    contents = offering.offer(offered, state, offering.Policy(DRIVER))
+    contents = offering.offer(offering.listing(offered), state, offering.Policy(DRIVER))
     assert not any(content.counter_sets for content in contents)
     return [device for content in contents for device in content.devices]
 
