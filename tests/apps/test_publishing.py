@@ -283,3 +283,29 @@ def test_what_is_wanted_is_looked_at_again_though_nobody_tells_of_a_change(
     wanted.append(slices.Device("gpu-0", {"index": 0}, {}))
     own_cluster.wait_devices("gpu-0")
     publisher.stop()
+
+
+def test_what_has_not_changed_is_not_written_out_and_compared_again(own_cluster, monkeypatch):
+    asked, compared = [], []
+    monkeypatch.setattr(publishing, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(publishing, "PAUSE", 0.0)
+    contents = logic.contents
+    monkeypatch.setattr(
+        logic, "contents", lambda offered: compared.append(len(asked)) or contents(offered)
+    )
+    publisher = publishing.Publisher(
+        own_cluster.client,
+        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
+        wanted=lambda *_: asked.append(1) or [logic.Content()],
+        may_publish=lambda: True,
+        on_error=lambda: None,
+    )
+    publisher.start()
+    assert publisher.wait_published(api_cluster.DEADLINE)
+    api_cluster.wait_for(lambda: compared and len(asked) > compared[-1] + 20, "twenty looks")
+    before = len(compared)
+    body = own_cluster.wait_devices()[0]
+    body["spec"]["pool"]["generation"] += 1
+    own_cluster.client.replace(kube.SLICES, body)
+    api_cluster.wait_for(lambda: len(compared) > before, "a look at the changed slice")
+    publisher.stop()
