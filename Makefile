@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types bench crds manifests wheels clean kind-demo
+.PHONY: help demo test unit lint types bench crds docs manifests wheels clean kind-demo
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ bench: $(STAMP) ## Measure the plugin against the embedded cluster, the allocato
 
 crds: $(STAMP) ## Write the JSON schemas of the configs anew
 	@$(BIN)/python crds/generate.py
+
+docs: $(STAMP) ## Write docs/settings.md and docs/values.md anew
+	@$(BIN)/python docs/generate.py
 
 manifests: $(STAMP) ## Render deploy/manifests from the Helm chart
 	@$(BIN)/python deploy/render.py

@@ -53,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings.add_flags(plugin, settings.KubeletPlugin)
     plugin.set_defaults(run=_kubelet_plugin)
-    _add_doctor(commands)
+    doctor = cli_arguments.doctor(commands)
+    settings.add_flags(doctor, settings.KubeletPlugin)
+    doctor.set_defaults(run=_doctor)
     _add_probe(commands)
     cli_arguments.demo(commands).set_defaults(run=_demo)
     cli_arguments.explain(commands).set_defaults(run=_explain)
@@ -64,31 +66,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_doctor(commands: cli_arguments.Commands) -> None:
-    doctor = commands.add_parser(
-        "doctor",
-        help="what this node lacks for the kubelet plugin, and what to do about it",
-        description="Look at everything that the kubelet plugin needs with these settings: "
-        "directories, the NVIDIA driver, device nodes, the API server. The exit status is 0 if "
-        "there is no problem, else 1.",
-        allow_abbrev=False,
-    )
-    doctor.add_argument("--output", choices=("table", "json"), default="table")
-    settings.add_flags(doctor, settings.KubeletPlugin)
-    doctor.set_defaults(run=_doctor)
-
-
 def _doctor(options: argparse.Namespace) -> int:
-    config = _settings(settings.KubeletPlugin, options)
     telemetry.configure(level="error", log_format="console")
     from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import doctor  # noqa: PLC0415 - as above
 
     return doctor.run(
-        config,
-        lambda: _hardware(config),
+        lambda: _settings(settings.KubeletPlugin, options),
+        _hardware,
         terminal.Terminal(),
-        output=options.output,
+        doctor.Options(
+            output=options.output,
+            seconds=options.timeout,
+            message=options.termination_message,
+            exit_zero=options.exit_zero,
+        ),
         user_agent=f"dra-driver/{VERSION} doctor",
     )
 

@@ -8,6 +8,39 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 """What `add_subparsers` gives; each function here adds a subcommand to it and returns that."""
 
 
+def doctor(commands: Commands) -> argparse.ArgumentParser:
+    """How the doctor tells what it finds; it has the settings of the kubelet plugin, too."""
+    parser = commands.add_parser(
+        "doctor",
+        help="what this node lacks for the kubelet plugin, and what to do about it",
+        description="Look at everything that the kubelet plugin needs with these settings: "
+        "directories, the NVIDIA driver, device nodes, the API server. The exit status is 0 if "
+        "there is no problem, else 1.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long it may look; what was not looked at by then is a problem. Default: 60",
+    )
+    parser.add_argument(
+        "--exit-zero",
+        action="store_true",
+        help="exit with 0 whatever is found, as an init container must",
+    )
+    parser.add_argument(
+        "--termination-message",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the problems to this file, too, in at most 4096 bytes: the "
+        "terminationMessagePath of a container, for kubectl describe pod",
+    )
+    return parser
+
+
 def demo(commands: Commands) -> argparse.ArgumentParser:
     """Where the embedded cluster gets its nodes and manifests from, and how it runs."""
     parser = commands.add_parser(

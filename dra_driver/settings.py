@@ -34,6 +34,7 @@ _COMMON_VARIABLES = {
 """Variables of common use that serve where ours is not set."""
 
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_ObjectName = Annotated[str, Field(pattern=_DNS_NAME, max_length=253)]
 
 
 T = TypeVar("T", bound="Settings")
@@ -155,6 +156,16 @@ class KubeletPlugin(Settings):
     mps_image: str = Field(
         "", description="Image for the pods of MPS daemons: as a rule that of the driver."
     )
+    mps_image_pull_secrets: tuple[_ObjectName, ...] = Field(
+        (),
+        description="Secrets of the driver's namespace to pull that image with; names separated by "
+        "commas.",
+    )
+    mps_service_account: Annotated[str, Field(pattern=rf"{_DNS_NAME}|^$", max_length=253)] = Field(
+        "",
+        description="Service account of the pods of MPS daemons, which get no token of it. "
+        "Default: the namespace's own, default.",
+    )
     mps_cpu: setting_types.AmountText = Field(
         "10m", description="CPU that the pod of an MPS daemon requests."
     )
@@ -195,7 +206,7 @@ class KubeletPlugin(Settings):
         description="Where the state of simulated GPUs is kept. Default: STATE_DIR/simulation.",
     )
 
-    @pydantic.field_validator("library_dirs", mode="before")
+    @pydantic.field_validator("library_dirs", "mps_image_pull_secrets", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [part for part in value.split(",") if part] if isinstance(value, str) else value

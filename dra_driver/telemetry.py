@@ -7,7 +7,7 @@ once with `bound` and is then on every line of that thread.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TextIO
 
 import prometheus_client
@@ -16,6 +16,9 @@ import structlog
 Logger = structlog.typing.FilteringBoundLogger
 LogFormat = Literal["auto", "console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+# Series that tell when others were made are as many again, and nobody asks for them.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _LEVELS: Mapping[LogLevel, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 45)
@@ -102,12 +105,43 @@ class Metrics:
             constant,
             registry=self.registry,
         )
+        self._make_state_gauges(constant)
         self._create_series()
+
+    def _make_state_gauges(self, constant: list[str]) -> None:
+        """What is true now, and not what happened."""
+        self._prepared_claims = prometheus_client.Gauge(
+            "dra_driver_prepared_claims",
+            "Claims that are prepared.",
+            constant,
+            registry=self.registry,
+        )
+        self._published = prometheus_client.Gauge(
+            "dra_driver_slices_published",
+            "1 once all ResourceSlices were seen to be as they should be, 0 before.",
+            constant,
+            registry=self.registry,
+        )
+        self._gpus = prometheus_client.Gauge(
+            "dra_driver_gpus",
+            "GPUs, by state (offered, failed, lost).",
+            [*constant, "state"],
+            registry=self.registry,
+        )
+        self._daemons = prometheus_client.Gauge(
+            "dra_driver_mps_daemons",
+            "MPS daemons that claims need, by state (ready, down).",
+            [*constant, "state"],
+            registry=self.registry,
+        )
 
     def _create_series(self) -> None:
         """A rate over a series that appears with its first event would miss that event."""
         self._publish_errors.labels(**self._constant)
-        self.prepared({})
+        self.prepared({}, claims=0)
+        self.published_if(lambda: False)
+        self.gpus(offered=0, failed=0, lost=0)
+        self.mps_daemons(ready=0, down=0)
         for operation in ("prepare", "unprepare"):
             self._seconds.labels(**self._constant, operation=operation)
             self._in_flight.labels(**self._constant, operation=operation)
@@ -131,12 +165,30 @@ class Metrics:
             )
             self._calls.labels(**self._constant, operation=operation, outcome=outcome).inc()
 
-    def prepared(self, counts: Mapping[str, int]) -> None:
-        """How many devices of each type (gpu, mig) are prepared for claims now."""
+    def prepared(self, counts: Mapping[str, int], *, claims: int) -> None:
+        """How many devices of each type (gpu, mig) are prepared now, and for how many claims."""
+        self._prepared_claims.labels(**self._constant).set(claims)
         for device_type in ("gpu", "mig"):
             self._prepared.labels(**self._constant, type=device_type).set(
                 counts.get(device_type, 0)
             )
+
+    def gpus(self, *, offered: int, failed: int, lost: int) -> None:
+        """How many GPUs there are now.
+
+        `failed` do not answer, or are not offered for another reason; `lost` were there earlier.
+        """
+        for state, count in (("offered", offered), ("failed", failed), ("lost", lost)):
+            self._gpus.labels(**self._constant, state=state).set(count)
+
+    def mps_daemons(self, *, ready: int, down: int) -> None:
+        """How many of the MPS daemons that claims need are ready, and how many are not."""
+        for state, count in (("ready", ready), ("down", down)):
+            self._daemons.labels(**self._constant, state=state).set(count)
+
+    def published_if(self, told: Callable[[], bool]) -> None:
+        """`told` says whether the slices are published; it is asked whenever metrics are read."""
+        self._published.labels(**self._constant).set_function(told)
 
     def publish_error(self) -> None:
         """An attempt to publish failed."""
@@ -259,7 +311,6 @@ class ControllerMetrics:
         for kind in ("Pod", "ResourceSlice"):
             self._removed.labels(driver_name, kind)
         self._failures.labels(driver_name)
-        self.stale_claims(0)
         self.leads(leads=False)
 
     def removed(self, kind: str) -> None:
@@ -275,8 +326,10 @@ class ControllerMetrics:
         self._stale.labels(self._driver).set(count)
 
     def leads(self, *, leads: bool) -> None:
-        """Whether this controller leads."""
+        """Whether this controller leads; one that does not knows nothing of stale claims."""
         self._leads.labels(self._driver).set(int(leads))
+        if not leads:
+            self.stale_claims(0)
 
     def text(self) -> tuple[bytes, str]:
         """All of them in Prometheus' text format, and its content type."""

@@ -43,7 +43,9 @@ class Webhook(settings.Settings):
         description="ValidatingWebhookConfiguration that is told the own certificate's authority.",
     )
     check_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
-        60.0, description="Seconds between two looks at the certificate."
+        10.0,
+        description="Seconds between two looks at the certificate, and at what the API server "
+        "trusts.",
     )
     drain_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         5.0,

@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import foreign_schemas
+import jsonschema
 import kubernetes
 import pytest
 import yaml
@@ -19,8 +21,7 @@ DEPLOY = pathlib.Path(__file__).parents[1] / "deploy"
 PATH = DEPLOY / "helm" / "dra-driver"
 NAMESPACE = "dra-driver"
 
-_FOREIGN = ("Certificate", "Issuer", "SecurityContextConstraints", "ServiceMonitor")
-"""Kinds that do not come with Kubernetes."""
+COMPONENT = "app.kubernetes.io/component"
 
 
 def texts(
@@ -66,10 +67,41 @@ def the(bodies: Iterable[Json], kind: str, suffix: str = "") -> Json:
     return found
 
 
+def part(bodies: Iterable[Json], component: str) -> list[Json]:
+    """The objects of the kubelet plugin, the webhook or the controller."""
+    return [
+        body for body in bodies if body["metadata"].get("labels", {}).get(COMPONENT) == component
+    ]
+
+
 def container(bodies: Iterable[Json]) -> Json:
     """The container of the kubelet plugin."""
     [found] = the(bodies, "DaemonSet")["spec"]["template"]["spec"]["containers"]
     return found
+
+
+def deployed(component: str, values: Mapping[str, Any] | None = None, **options: Any) -> Json:
+    """The template of the pods of the webhook or the controller."""
+    template: Json = the(part(objects(values, **options), component), "Deployment")["spec"][
+        "template"
+    ]
+    return template
+
+
+def deployed_settings(
+    component: str,
+    model: type[settings.T],
+    values: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> settings.T:
+    """What the arguments of such a pod make, as the command reads them."""
+    [container] = deployed(component, values, **options)["spec"]["containers"]
+    assert container["command"] == ["dra-driver", component]
+    read = cli._parser().parse_args([component, *container["args"]])
+    flags = {name: getattr(read, name) for name in model.model_fields}
+    return settings.resolve(model, environment=environment or {}, flags=flags)
 
 
 def plugin_settings(values: Mapping[str, Any] | None = None) -> settings.KubeletPlugin:
@@ -88,7 +120,8 @@ def check(body: Json) -> None:
 
     A field that a model does not have would be lost on the way through it.
     """
-    if body["kind"] in _FOREIGN:
+    if body["kind"] in foreign_schemas.SCHEMAS:
+        jsonschema.validate(body, foreign_schemas.SCHEMAS[body["kind"]])
         return
     api = kubernetes.client.ApiClient()
     version = body["apiVersion"].rpartition("/")[2]

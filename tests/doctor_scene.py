@@ -1,6 +1,7 @@
 """A node that the doctor looks at: real directories, sockets and driver files below one root."""
 
 import dataclasses
+import functools
 import pathlib
 
 import api_cluster
@@ -79,7 +80,8 @@ class Node:
     def served(self, config: settings.KubeletPlugin, gpus: str) -> node_agent.Hardware:
         """The installed driver, with simulated GPUs behind its NVML."""
         pretended = hardware.simulated(config.model_copy(update={"simulate_gpus": gpus}))
-        return dataclasses.replace(pretended, driver=host.root_of_driver(config))
+        missing = functools.partial(host.missing_nodes, host.installed_driver(config))
+        return dataclasses.replace(pretended, driver=host.root_of_driver(config), missing=missing)
 
     def unserved(self, config: settings.KubeletPlugin) -> node_agent.Hardware:
         """The installed driver, whose library is loaded as it is."""
@@ -93,7 +95,7 @@ def examine(
 ) -> list[diagnosis.Finding]:
     """All findings; without `found` for the simulated GPUs of the settings."""
     return doctor.examine(
-        config, lambda: found or hardware.simulated(config), user_agent="dra-driver/test doctor"
+        config, lambda _: found or hardware.simulated(config), user_agent="dra-driver/test doctor"
     )
 
 

@@ -47,12 +47,13 @@ class Launchers:
     def __init__(self, cluster: api_cluster.Cluster, scene: mps_scene.Scene) -> None:
         self._cluster, self._scene = cluster, scene
 
-    def new(self, **fields: str) -> mps_pods.PodLauncher:
+    def new(self, *, private_shm: bool = False, **fields: object) -> mps_pods.PodLauncher:
         """`fields` are settings."""
         wanted = {"mps_launcher": "pod", "mps_image": "driver:1", "pod_namespace": NAMESPACE}
         config = settings.KubeletPlugin(node_name=api_cluster.NODE, **wanted | fields)
         root = driver_root.Root(str(self._scene.driver_root), self._scene.driver_root)
-        return mps_pods.launcher(config, self._cluster.client, root, self._scene.launcher())
+        processes = self._scene.launcher(private_shm=private_shm)
+        return mps_pods.launcher(config, self._cluster.client, root, processes)
 
 
 def started(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> mps.Daemon:

@@ -17,8 +17,8 @@ class Kubelet:
     """Runs the pods of one node in a namespace, until it is closed.
 
     Host paths are mounted nowhere, so a pod has to mount them at the same paths; one that does not
-    exist keeps the container from starting, as it would on a node. The containers of `broken` pods
-    are not started.
+    exist keeps the container from starting, as it would on a node. Empty directories are left out.
+    The containers of `broken` pods are not started.
     """
 
     def __init__(self, client: kube.Client, node: str, namespace: str) -> None:
@@ -84,20 +84,20 @@ class Kubelet:
 
     def _begin(self, pod: kube.Json) -> None:
         [container] = pod["spec"]["containers"]
-        paths = {one["name"]: one["hostPath"]["path"] for one in pod["spec"]["volumes"]}
+        paths = {
+            one["name"]: one["hostPath"]["path"]
+            for one in pod["spec"]["volumes"]
+            if "hostPath" in one
+        }
         missing = [path for path in paths.values() if not pathlib.Path(path).is_dir()]
         if missing or self.broken:
             waiting = {"reason": "CreateContainerError", "message": f"no {missing}"}
             self._tell(pod, phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
             return
-        for mount in container["volumeMounts"]:
-            assert mount["mountPath"] == paths[mount["name"]]
-        program, *arguments = container["command"]
-        assert program == _PROGRAM
         uid = pod["metadata"]["uid"]
         with pathlib.Path(paths["daemon"], "log", "container.log").open("ab") as log:
             self._processes[uid] = subprocess.Popen(
-                [sys.executable, "-m", "dra_driver", *arguments],
+                self._command(pod, container),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -105,6 +105,16 @@ class Kubelet:
             )
         self.started.append(uid)
         self._tell(pod, phase="Running", containerStatuses=[{"state": {"running": {}}}])
+
+    def _command(self, pod: kube.Json, container: kube.Json) -> list[str]:
+        """What runs the container until it ends, or is told to by SIGTERM."""
+        volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+        for mount in container["volumeMounts"]:
+            volume = volumes[mount["name"]]
+            assert "emptyDir" in volume or volume["hostPath"]["path"] == mount["mountPath"]
+        program, *arguments = container["command"]
+        assert program == _PROGRAM
+        return [sys.executable, "-m", "dra_driver", *arguments]
 
     def _end(self, uid: str, seconds: float) -> None:
         process = self._processes.pop(uid, None)

@@ -31,6 +31,18 @@ def test_what_is_no_namespace_is_refused(namespace):
         resolve(pod_namespace=namespace)
 
 
+def test_pull_secrets_are_named_with_commas_between_them():
+    secrets = resolve(mps_image_pull_secrets="registry,mirror.example.com").mps_image_pull_secrets
+    assert secrets == ("registry", "mirror.example.com")
+    with pytest.raises(errors.Fatal, match=r"--mps-image-pull-secrets, at \[1\]: 'Registry'"):
+        resolve(mps_image_pull_secrets="registry,Registry")
+
+
+def test_what_is_no_service_account_is_refused():
+    with pytest.raises(errors.Fatal, match="--mps-service-account: 'gpu:mps'"):
+        resolve(mps_service_account="gpu:mps")
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "problem"),
     [

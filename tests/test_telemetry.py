@@ -221,7 +221,13 @@ def test_every_series_exists_from_the_start_at_zero(metrics):
         assert count == 0
     for device_type in ("gpu", "mig"):
         assert value(metrics, "dra_driver_prepared_devices", type=device_type) == 0
+    assert value(metrics, "dra_driver_prepared_claims") == 0
     assert value(metrics, "dra_driver_publish_errors_total") == 0
+    assert value(metrics, "dra_driver_slices_published") == 0
+    for state in ("offered", "failed", "lost"):
+        assert value(metrics, "dra_driver_gpus", state=state) == 0
+    for state in ("ready", "down"):
+        assert value(metrics, "dra_driver_mps_daemons", state=state) == 0
 
 
 def test_a_call_is_in_flight_while_it_runs_and_counted_and_timed_after(metrics):
@@ -250,13 +256,33 @@ def test_a_call_that_raises_is_an_error_and_still_raises(metrics):
 
 
 def test_prepared_devices_are_those_of_now_and_publish_errors_add_up(metrics):
-    metrics.prepared({"gpu": 3, "mig": 2})
-    metrics.prepared({"gpu": 1})
+    metrics.prepared({"gpu": 3, "mig": 2}, claims=4)
+    metrics.prepared({"gpu": 1}, claims=1)
     metrics.publish_error()
     metrics.publish_error()
     assert value(metrics, "dra_driver_prepared_devices", type="gpu") == 1
     assert value(metrics, "dra_driver_prepared_devices", type="mig") == 0
+    assert value(metrics, "dra_driver_prepared_claims") == 1
     assert value(metrics, "dra_driver_publish_errors_total") == 2
+
+
+def test_gpus_and_daemons_are_those_of_now_by_state(metrics):
+    metrics.gpus(offered=8, failed=0, lost=0)
+    metrics.gpus(offered=5, failed=1, lost=2)
+    metrics.mps_daemons(ready=3, down=1)
+    states = ("offered", "failed", "lost")
+    assert [value(metrics, "dra_driver_gpus", state=state) for state in states] == [5, 1, 2]
+    assert value(metrics, "dra_driver_mps_daemons", state="ready") == 3
+    assert value(metrics, "dra_driver_mps_daemons", state="down") == 1
+
+
+def test_whether_slices_are_published_is_asked_for_when_metrics_are_read(metrics):
+    assert value(metrics, "dra_driver_slices_published") == 0
+    done = threading.Event()
+    metrics.published_if(done.is_set)
+    assert value(metrics, "dra_driver_slices_published") == 0
+    done.set()
+    assert value(metrics, "dra_driver_slices_published") == 1
 
 
 def test_two_drivers_in_a_process_do_not_share_metrics(metrics):
@@ -282,17 +308,28 @@ def test_metrics_are_served_over_http_until_they_are_stopped(metrics):
         family.name: family
         for family in prometheus_client.parser.text_string_to_metric_families(text)
     }
-    assert {
-        name: family.type for name, family in families.items() if not name.endswith("_created")
-    } == {
+    assert {name: family.type for name, family in families.items()} == {
         "dra_driver_calls": "counter",
         "dra_driver_call_duration_seconds": "histogram",
         "dra_driver_calls_in_flight": "gauge",
+        "dra_driver_gpus": "gauge",
+        "dra_driver_mps_daemons": "gauge",
+        "dra_driver_prepared_claims": "gauge",
         "dra_driver_prepared_devices": "gauge",
         "dra_driver_publish_errors": "counter",
+        "dra_driver_slices_published": "gauge",
     }
     assert all(family.documentation.endswith(".") for family in families.values())
     server.stop()
     assert threading.active_count() == before
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(url, timeout=10)
+
+
+def test_a_controller_that_no_longer_leads_tells_of_no_stale_claims():
+    metrics = telemetry.ControllerMetrics("gpu.nvidia.com")
+    metrics.leads(leads=True)
+    metrics.stale_claims(3)
+    assert 'stale_claims{driver="gpu.nvidia.com"} 3.0' in metrics.text()[0].decode()
+    metrics.leads(leads=False)
+    assert 'stale_claims{driver="gpu.nvidia.com"} 0.0' in metrics.text()[0].decode()

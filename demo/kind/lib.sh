@@ -151,8 +151,6 @@ values() {
     echo "settings:"
     if [ "$GPUS" = simulated ]; then
         printf '  simulateGpus: "%s"\n' "$1"
-        # The stand-in for the MPS daemon runs beside the plugin.
-        echo "  mpsLauncher: process"
     fi
     cat <<YAML
   shares: "$3"
@@ -161,13 +159,19 @@ kubeletPlugin:
   affinity: null
   nodeSelector:
     $2: "true"
+# It would refuse the manifest whose pods show what the driver itself refuses.
+webhook:
+  enabled: false
 YAML
 }
 
 # The same for the rendered manifests. The last of two flags counts.
 kustomization() {
     echo "resources:"
-    for file in "$ROOT"/deploy/manifests/*.yaml; do echo "- $(basename -- "$file")"; done
+    for file in "$ROOT"/deploy/manifests/*.yaml; do
+        # As above.
+        case $file in */webhook.yaml) ;; *) echo "- $(basename -- "$file")" ;; esac
+    done
     cat <<YAML
 patches:
 - target: {kind: DaemonSet, name: $DAEMON_SET}
@@ -180,7 +184,6 @@ YAML
     if [ "$GPUS" = simulated ]; then
         cat <<YAML
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--simulate-gpus=$1"}
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--mps-launcher=process"}
 YAML
     fi
 }

@@ -4,41 +4,142 @@ It looks and asks: what it writes is removed at once, or is a dry run. Simulated
 the plugin makes them.
 """
 
-from collections.abc import Callable
+import dataclasses
+import pathlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Literal
 
-from dra_driver import settings
+from dra_driver import errors, settings
 from dra_driver.adapters import terminal
 from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, node_agent
 from dra_driver.logic import diagnosis
 
+MESSAGE_BYTES = 4096
+"""What a container's termination message may have (Kubernetes' documentation of
+`terminationMessagePath`); the kubelet cuts off the rest."""
+_MORE = "... The rest is in the log of this container."
+
+_PARTS = ("the node", "the NVIDIA driver", "the API server")
+
+Hardware = Callable[[settings.KubeletPlugin], node_agent.Hardware]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How it is told.
+
+    `seconds` is how long it may look. The problems go to the file `message`, too, if there is one.
+    With `exit_zero` the exit status is 0 whatever is found.
+    """
+
+    output: Literal["table", "json"] = "table"
+    seconds: float = 60.0
+    message: pathlib.Path | None = None
+    exit_zero: bool = False
+
 
 def run(
-    config: settings.KubeletPlugin,
-    hardware: Callable[[], node_agent.Hardware],
+    load: Callable[[], settings.KubeletPlugin],
+    hardware: Hardware,
     screen: terminal.Terminal,
+    options: Options,
     *,
-    output: Literal["table", "json"] = "table",
     user_agent: str,
 ) -> int:
-    """Print what was found; the exit status is 0, or 1 if there is a problem."""
-    findings = examine(config, hardware, user_agent=user_agent)
-    show = doctor_view.show_json if output == "json" else doctor_view.show
-    show(findings, screen, node=config.node_name, driver=config.driver_name)
-    return 0 if diagnosis.works(findings) else 1
+    """Print what was found; the exit status is 0, or 1 if there is a problem.
+
+    `load` gives the settings, or raises errors.Fatal, which is a problem like any other.
+    """
+    node = driver = "(unknown)"
+    try:
+        config = load()
+    except errors.DriverError as error:
+        findings = [_wrong("settings", "flags, variables, settings file", error)]
+    else:
+        node, driver = config.node_name, config.driver_name
+        findings = examine(config, hardware, seconds=options.seconds, user_agent=user_agent)
+    show = doctor_view.show_json if options.output == "json" else doctor_view.show
+    show(findings, screen, node=node, driver=driver)
+    if options.message is not None:
+        _write(options.message, findings, screen)
+    return 0 if options.exit_zero or diagnosis.works(findings) else 1
 
 
 def examine(
     config: settings.KubeletPlugin,
-    hardware: Callable[[], node_agent.Hardware],
+    hardware: Hardware,
     *,
+    seconds: float = 60.0,
     user_agent: str,
 ) -> list[diagnosis.Finding]:
-    """Everything that was looked at, in that order: the node, its driver, the cluster."""
-    # Simulated hardware makes directories: they are looked at before.
-    node = doctor_node.findings(config)
-    driver = doctor_driver.look(config, hardware())
-    cluster = doctor_cluster.findings(
-        config, partitions=driver.partitionable, user_agent=user_agent
+    """Everything that was looked at, in that order: the node, its driver, the cluster.
+
+    What takes longer than `seconds`, as NVML may with a sick card, is left out, which is a problem.
+    """
+    found: list[list[diagnosis.Finding]] = []
+    # A thread that is not waited for at the end: NVML cannot be interrupted.
+    looking = threading.Thread(
+        target=_look, args=(config, hardware, user_agent, found), name="doctor", daemon=True
     )
-    return [*node, *driver.findings, *cluster]
+    looking.start()
+    looking.join(seconds)
+    parts = list(found)
+    findings = [finding for part in parts for finding in part]
+    if len(parts) < len(_PARTS) and looking.is_alive():
+        findings.append(
+            diagnosis.problem(
+                "time",
+                _PARTS[len(parts)],
+                f"not looked at within {seconds:g} s",
+                "dmesg | grep -i -e nvrm -e xid tells of cards that do not answer; --timeout "
+                "gives more time",
+            )
+        )
+    return findings
+
+
+def _look(
+    config: settings.KubeletPlugin,
+    hardware: Hardware,
+    user_agent: str,
+    found: list[list[diagnosis.Finding]],
+) -> None:
+    """Add the findings of one part after the other; a part that fails is the last."""
+    try:
+        for part in _parts(config, hardware, user_agent):
+            found.append(part)  # noqa: PERF402 - somebody else looks at what is there so far
+    except errors.DriverError as error:
+        found.append([_wrong(_PARTS[len(found)], "settings", error)])
+    except Exception as error:  # noqa: BLE001 - what was found before is to be told
+        traceback.print_exc(file=sys.stderr)
+        cause = f"looking failed unexpectedly: {type(error).__name__}: {error}"
+        remedy = "report it, with the trace that is in the log"
+        found.append([diagnosis.problem("doctor", _PARTS[len(found)], cause, remedy)])
+
+
+def _parts(
+    config: settings.KubeletPlugin, hardware: Hardware, user_agent: str
+) -> Iterator[list[diagnosis.Finding]]:
+    # Simulated hardware makes directories: they are looked at before.
+    yield doctor_node.findings(config)
+    driver = doctor_driver.look(config, hardware(config))
+    yield list(driver.findings)
+    yield doctor_cluster.findings(config, partitions=driver.partitionable, user_agent=user_agent)
+
+
+def _wrong(check: str, looked_at: str, error: errors.DriverError) -> diagnosis.Finding:
+    remedy = "correct it; dra-driver kubelet-plugin --help describes the settings"
+    return diagnosis.problem(check, looked_at, str(error), remedy)
+
+
+def _write(
+    path: pathlib.Path, findings: list[diagnosis.Finding], screen: terminal.Terminal
+) -> None:
+    text = diagnosis.brief(findings, limit=MESSAGE_BYTES, more=_MORE)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        screen.step(f"the termination message cannot be written to {path}: {error.strerror}")

@@ -10,6 +10,15 @@ from dra_driver.logic import diagnosis, publishing
 
 _GROUP = kube.RESOURCE_GROUP
 _RIGHTS = "apply the chart's roles anew (kubectl apply -f deploy/rbac.yaml)"
+_POLICY = "ValidatingAdmissionPolicy"
+"""What the answer names where a policy refuses; its status is 422, or what the policy says."""
+_IDENTITY = (
+    "use the token of the plugin's own pod (no --kubeconfig in the pod) and the name of its node "
+    "(--node-name); outside of pods set admissionPolicy.create=false in the chart's values"
+)
+_OTHERS = "an admission webhook or a policy of the cluster is in the way: let the driver pass"
+_FIRST_SECONDS = 5.0
+"""How long the API server may take to answer at all."""
 
 
 def findings(
@@ -38,8 +47,9 @@ def _asked(
     client: kube.Client, config: settings.KubeletPlugin, source: str, *, partitions: bool
 ) -> Iterator[diagnosis.Finding]:
     try:
-        told = str(client.get_path("/version").get("gitVersion", "no version"))
-        yield diagnosis.fine("API server", source, f"it answers, with {told}")
+        about = client.get_path("/version", timeout=_FIRST_SECONDS)
+        told = f"it answers, with {about.get('gitVersion', 'no version')}"
+        yield diagnosis.fine("API server", source, told)
         served = kube.served_versions(client, _GROUP)
         version = next((v for v in publishing.API_VERSIONS if v in served), None)
         yield _versions(served, version)
@@ -90,6 +100,10 @@ def _slices(
     yield diagnosis.fine("Node object", request, f"UID {node['metadata']['uid']}")
     yield _published(client, config, version)
     owner = publishing.Owner(config.driver_name, config.node_name, node["metadata"]["uid"])
+    written = _written(client, owner, version)
+    yield written
+    if written.level is diagnosis.Level.PROBLEM:
+        return
     answer = counter_support.ask(client, owner, version)
     yield diagnosis.counters(
         _hindrance(answer), looked_at="create resourceslices (dry run)", needed=partitions
@@ -109,6 +123,22 @@ def _published(
         return diagnosis.problem("ResourceSlices", request, str(error), _RIGHTS)
     count = sum(len(item["spec"].get("devices") or ()) for item in items)
     return diagnosis.fine("ResourceSlices", request, f"{len(items)} with {count} devices")
+
+
+def _written(client: kube.Client, owner: publishing.Owner, version: str) -> diagnosis.Finding:
+    """Whether a slice of this node may be made: by the roles, and by the admission policy."""
+    check, request = "writing slices", "create resourceslices (dry run)"
+    [empty] = publishing.reconcile(owner, publishing.contents(()), ()).create
+    resource = dataclasses.replace(kube.SLICES, version=version)
+    try:
+        client.create(resource, publishing.to_version(empty, version), dry_run=True)
+    except kube.Unavailable:
+        raise
+    except kube.ApiError as error:
+        by_role = isinstance(error, kube.Forbidden)
+        remedy = _IDENTITY if _POLICY in error.message else _RIGHTS if by_role else _OTHERS
+        return diagnosis.problem(check, request, str(error), remedy)
+    return diagnosis.fine(check, request, "they may be made")
 
 
 def _hindrance(answer: counter_support.Answer) -> str | None:

@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 
 from dra_driver import errors, settings
-from dra_driver.adapters import directories, dra_grpc, instances, processes
+from dra_driver.adapters import dra_grpc, instances, processes
+from dra_driver.apps import node_directories
 from dra_driver.logic import diagnosis
 
 START_SECONDS = 5.0
@@ -20,67 +21,14 @@ which no other pid namespace has."""
 def findings(config: settings.KubeletPlugin) -> list[diagnosis.Finding]:
     """All of them; nothing is left behind."""
     return [
-        *_registry(config.registry),
-        _own_directory("plugin directory", config.plugin, "--plugin-dir"),
-        *_state(config),
-        _cdi_directory(config.cdi_dir),
+        *node_directories.of_sockets(config),
+        *node_directories.of_state(config),
+        node_directories.of_cdi(config),
         *_socket_paths(config),
         *_neighbours(config),
         _boot_id(config.boot_id_file),
         _process_names(config.proc_root),
     ]
-
-
-def _registry(path: pathlib.Path) -> Iterator[diagnosis.Finding]:
-    check, state = "registration directory", directories.look(path)
-    if not state.exists:
-        yield diagnosis.problem(
-            check,
-            str(path),
-            "it is absent: the kubelet makes it when it starts, so it has another root directory, "
-            "or does not run here",
-            "set --kubelet-root to the kubelet's --root-dir; ps -o args= -C kubelet shows that",
-        )
-    else:
-        yield _usable(check, path, state, "--registry-dir")
-
-
-def _own_directory(check: str, path: pathlib.Path, setting: str) -> diagnosis.Finding:
-    return _usable(check, path, directories.look(path), setting)
-
-
-def _state(config: settings.KubeletPlugin) -> Iterator[diagnosis.Finding]:
-    if config.state != config.plugin:
-        yield _own_directory("state directory", config.state, "--state-dir")
-
-
-def _cdi_directory(path: pathlib.Path) -> diagnosis.Finding:
-    check, state = "CDI directory", directories.look(path)
-    if state.exists or state.failure is not None:
-        return _usable(check, path, state, "--cdi-dir")
-    return diagnosis.note(
-        check,
-        str(path),
-        "it is absent, and is made when the plugin starts: the container runtime may not look "
-        "there",
-        f"mkdir -p {path}; containerd and CRI-O have it in cdi_spec_dirs, containerd before 2.0 "
-        "needs enable_cdi = true too",
-    )
-
-
-def _usable(
-    check: str, path: pathlib.Path, state: directories.State, setting: str
-) -> diagnosis.Finding:
-    if state.failure is None:
-        told = "is there and takes files" if state.exists else "is made when the plugin starts"
-        return diagnosis.fine(check, str(path), told)
-    doing = "no file can be put there" if state.exists else "it cannot be made"
-    return diagnosis.problem(
-        check,
-        str(path),
-        f"{doing}: {state.failure}",
-        f"run as root, mount it writable into the container, or correct {setting}",
-    )
 
 
 def _socket_paths(config: settings.KubeletPlugin) -> Iterator[diagnosis.Finding]:

@@ -38,6 +38,7 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     screen.say("")
     if about.problem is not None:
         _list("Stopped on every node by an error", _problem(about.problem), screen, most=100)
+    _list("On every node", about.reasons, screen)
     if about.allocated:
         screen.table(_granted(about.allocated))
         unknown = any(item.prepared == granted.UNKNOWN for item in about.allocated)

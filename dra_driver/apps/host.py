@@ -1,8 +1,9 @@
 """The GPUs and the NVIDIA driver of the machine that this process runs on."""
 
 import functools
+from collections.abc import Sequence
 
-from dra_driver import settings
+from dra_driver import errors, settings
 from dra_driver.adapters import (
     capabilities,
     driver_programs,
@@ -36,7 +37,17 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
                 library=nvidia_smi.LIBRARY,
             )
         ),
+        missing=functools.partial(missing_nodes, root),
     )
+
+
+def missing_nodes(root: driver_root.DriverRoot, minors: Sequence[int]) -> str | None:
+    """Which device nodes of the GPUs with these minor numbers are missing; None if none is."""
+    try:
+        root.device_nodes(minors)
+    except errors.Retryable as error:
+        return str(error)
+    return None
 
 
 def root_of_driver(config: settings.KubeletPlugin) -> driver_root.Root:

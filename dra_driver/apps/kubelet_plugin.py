@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import dra_grpc, dra_protocol
-from dra_driver.apps import device_health, serving
+from dra_driver.apps import awaiting, device_health, serving
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
@@ -70,10 +70,9 @@ class KubeletPlugin:
         config = self._config
         dra_grpc.check_socket_path(config.service_socket, setting="--plugin-dir")
         dra_grpc.check_socket_path(config.registration_socket, setting="--registry-dir")
-        _make_directories(config)
-        self._clear_dead_sockets()
-        self._dra.start()
-        self._registration.start()
+        for opening in (self._open_service, self._open_registration):
+            if not awaiting.opened(opening, self._hindrance_of_sockets, self._waits_for, stop):
+                return
         self._starter = threading.Thread(
             target=self._start_agent, args=(stop,), name="starter", daemon=True
         )
@@ -83,6 +82,27 @@ class KubeletPlugin:
             service=str(config.service_socket),
             registration=str(config.registration_socket),
         )
+
+    def _open_service(self) -> None:
+        _make_directory(self._config.plugin, 0o750)
+        self._clear_dead_sockets()
+        self._dra.start()
+
+    def _open_registration(self) -> None:
+        if not self._config.registry.is_dir():
+            # It is not made: the kubelet would not look there.
+            raise FileNotFoundError(self._config.registry)
+        self._registration.start()
+
+    def _hindrance_of_sockets(self) -> str | None:
+        # Loaded only where there is one.
+        from dra_driver.apps import node_directories  # noqa: PLC0415
+
+        return node_directories.hindrance_of_sockets(self._config)
+
+    def _waits_for(self, reason: str) -> None:
+        self._log.warning("waiting", reason=reason)
+        self._service.waits_for(reason)
 
     def _clear_dead_sockets(self) -> None:
         """Those of instances in earlier rolling updates that could not clean up."""
@@ -97,17 +117,7 @@ class KubeletPlugin:
     def _start_agent(self, stop: threading.Event) -> None:
         try:
             self._metrics_server = self._serve_metrics()
-            # Loaded now, not at the top: it takes longer than the sockets may.
-            from dra_driver.apps import node_agent  # noqa: PLC0415
-
-            self._agent = node_agent.NodeAgent(
-                self._config,
-                self._hardware(),
-                self._metrics,
-                on_health=self._health.say,
-                user_agent=self._user_agent,
-            )
-            self._agent.start(self._service.ready)
+            awaiting.done(lambda: self._begin(stop), self._waits_for, stop)
         except errors.DriverError as error:
             self._failure = error if isinstance(error, errors.Fatal) else errors.Fatal(str(error))
         except Exception as error:  # noqa: BLE001 - the main thread ends the process with it
@@ -116,6 +126,36 @@ class KubeletPlugin:
         if self._failure is not None:
             self._service.failed(str(self._failure))
             stop.set()
+
+    def _begin(self, stop: threading.Event) -> None:
+        """Start the agent, as soon as its directories are there."""
+        # Loaded now, not at the top: it takes longer than the sockets may.
+        from dra_driver.apps import node_agent, node_directories  # noqa: PLC0415
+
+        config = self._config
+
+        def has(path: pathlib.Path, mode: int, hindrance: awaiting.Hindrance) -> bool:
+            if not awaiting.nothing_in_the_way(hindrance, self._waits_for, stop):
+                return False
+            _make_directory(path, mode)
+            return True
+
+        if not has(config.state, 0o700, lambda: node_directories.hindrance_of_state(config)):
+            return
+        agent = node_agent.NodeAgent(
+            config,
+            self._hardware(),
+            self._metrics,
+            on_health=self._health.say,
+            user_agent=self._user_agent,
+        )
+        try:
+            if has(config.cdi_dir, 0o755, lambda: node_directories.hindrance_of_cdi(config)):
+                agent.start(lambda preparer: self._service.ready(preparer, agent.hindrance))
+                self._agent = agent
+        finally:
+            if self._agent is None:
+                agent.stop()
 
     def _serve_metrics(self) -> telemetry.MetricsServer | None:
         address = self._config.metrics_address
@@ -149,20 +189,6 @@ class KubeletPlugin:
             self._log.info("registered with the kubelet")
         else:
             self._log.error("the kubelet refused the registration", reason=error)
-
-
-def _make_directories(config: settings.KubeletPlugin) -> None:
-    """Make our own directories; the kubelet's must be there."""
-    if not config.registry.is_dir():
-        raise errors.Fatal(
-            f"{config.registry} is no directory: it is the kubelet's, made when it starts. "
-            "If the kubelet has another --root-dir, set --kubelet-root or --registry-dir"
-        )
-    try:
-        for path, mode in ((config.plugin, 0o750), (config.state, 0o700), (config.cdi_dir, 0o755)):
-            _make_directory(path, mode)
-    except OSError as error:
-        raise errors.Fatal(f"directory cannot be made: {error}") from error
 
 
 def _make_directory(path: pathlib.Path, mode: int) -> None:

@@ -207,10 +207,20 @@ class PodLauncher:
         try:
             yield
         except (kube.ApiError, errors.Retryable) as error:
-            hint = " Apply its role anew (deploy/rbac.yaml)" * isinstance(error, kube.Forbidden)
+            hint = self._remedy(error) if isinstance(error, kube.Forbidden) else ""
             raise errors.Retryable(
                 f"MPS daemon {daemon.id}: pod {self._name(daemon)}: {error}{hint}"
             ) from error
+
+    def _remedy(self, error: kube.Forbidden) -> str:
+        # The words of Kubernetes 1.36, `plugin/pkg/admission/serviceaccount`.
+        account = self._site.service_account
+        if account and "looking up service account" in str(error):
+            return (
+                f" Make the service account {account} (deploy/manifests/mps.yaml), or name another "
+                "one with --mps-service-account"
+            )
+        return " Apply its role anew (deploy/rbac.yaml)"
 
     def _name(self, daemon: mps.Daemon) -> str:
         return f"{self._site.namespace}/{mps_pod.name(self._site, daemon)}"
@@ -235,6 +245,8 @@ def launcher(
         driver_root_seen=str(root.seen),
         cpu=config.mps_cpu,
         memory=config.mps_memory,
+        image_pull_secrets=config.mps_image_pull_secrets,
+        service_account=config.mps_service_account,
     )
     return PodLauncher(client, site, processes)
 

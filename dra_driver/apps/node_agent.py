@@ -30,6 +30,7 @@ from dra_driver.adapters import (
 )
 from dra_driver.apps import (
     device_status,
+    doctor_cluster,
     fetching,
     inventory,
     mps_health,
@@ -39,11 +40,12 @@ from dra_driver.apps import (
     partitioning,
     preparing,
     publishing,
+    readiness,
     reconciling,
     recovering,
     sharing,
 )
-from dra_driver.logic import device_health, planning, reports
+from dra_driver.logic import device_health, diagnosis, planning, reports
 from dra_driver.model import claims, devices, prepared, quantities, shares
 
 T = TypeVar("T")
@@ -59,6 +61,7 @@ class Hardware:
     """The node's GPUs: real ones, or simulated.
 
     `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
+    `missing` tells which device nodes of GPUs, by minor number, are missing.
     """
 
     nvml: nvml.Nvml
@@ -67,6 +70,7 @@ class Hardware:
     driver: driver_root.Root
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
+    missing: Callable[[Sequence[int]], str | None] = lambda _: None
 
 
 class NodeAgent:
@@ -94,7 +98,6 @@ class NodeAgent:
         self._stop = threading.Event()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
-        self._instances = instances.Instances(config.state)
         self._store = preparing.Store(
             records=records.Records(config.state / "claims"),
             cdi_dir=config.cdi_dir,
@@ -103,6 +106,7 @@ class NodeAgent:
         )
         self._books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
         self._gpus = self._make_inventory(hardware)
+        self._instances = instances.Instances(config.state)
         self._offers = offers.Offers(
             self._gpus,
             self._store.records,
@@ -116,8 +120,17 @@ class NodeAgent:
             publishing.Identity(config.driver_name, config.node_name),
             wanted=self._offers.wanted,
             may_publish=self._instances.is_newest,
-            on_error=metrics.publish_error,
+            on_error=self._publish_failed,
         )
+        self._readiness = readiness.Readiness(
+            self._gpus,
+            missing=hardware.missing,
+            published=lambda: self._publisher.wait_published(0) or not self._instances.is_newest(),
+            ask=lambda: diagnosis.hindrance(
+                doctor_cluster.findings(config, partitions=False, user_agent=user_agent)
+            ),
+        )
+        metrics.published_if(lambda: self._publisher.wait_published(0))
         self._claims = fetching.ApiClaims(self._client, self._stop)
         self._statuses = device_status.DeviceStatusWriter(
             self._client, self._claims, config.driver_name
@@ -164,12 +177,18 @@ class NodeAgent:
                 self._report(record)
         self._health.start()
         self._publisher.start()
+        self._readiness.start()
         self._reconciler.start()
         self._changed()
+
+    def hindrance(self) -> str | None:
+        """What is waited for, so that claims can be prepared and devices are offered."""
+        return self._readiness.hindrance()
 
     def stop(self) -> None:
         """Stop everything. Slices, CDI specs and records stay."""
         self._stop.set()
+        self._readiness.stop()
         self._reconciler.stop()
         self._health.stop()
         self._publisher.stop()
@@ -183,18 +202,31 @@ class NodeAgent:
         """What is prepared, or what is there, may have changed."""
         known = self._known()
         self._metrics.prepared(
-            collections.Counter(device.kind for record in known for device in record.devices)
+            collections.Counter(device.kind for record in known for device in record.devices),
+            claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
         )
         self._publisher.changed()
+        self._readiness.changed()
         self._tell_health(known)
 
     def _tell_health(self, known: Sequence[prepared.Record]) -> None:
         seen = self._gpus.snapshot
         offered = {name: offer.card for name, offer in seen.offered.items()}
         down = self._health.told
+        self._metrics.gpus(
+            offered=len(set(offered.values())),
+            failed=len(seen.failures),
+            lost=len({offer.gpu.minor for offer in seen.lost.values()}),
+        )
+        needed = {use.domain for record in known for use in record.sharing.mps}
+        self._metrics.mps_daemons(ready=len(needed - down.keys()), down=len(needed & down.keys()))
         self._on_health(
             device_health.of_node(offered, seen.lost, known, down=down, problem=seen.problem)
         )
+
+    def _publish_failed(self) -> None:
+        self._metrics.publish_error()
+        self._readiness.doubt()
 
     def _known(self) -> list[prepared.Record]:
         return list(self._store.records.contents().records.values())

@@ -2,7 +2,7 @@
 
 from dra_driver import errors, settings
 from dra_driver.adapters import dra_grpc
-from dra_driver.apps import serving
+from dra_driver.apps import node_directories, serving
 
 _SECONDS = 4.0
 """How long one call may take. Of that, a call waits for a plugin that is starting for 1 s."""
@@ -15,8 +15,15 @@ def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> No
         errors.Retryable: one does not answer, or does for another driver; or, unless that is
             allowed, claims cannot be prepared yet. The text says why.
     """
-    _check_registration(config)
-    problem = _problem(config)
+    try:
+        _check_registration(config)
+        problem = _problem(config)
+    except errors.Retryable:
+        # Where the plugin has to wait for their directories, there are no sockets yet.
+        awaited = node_directories.hindrance_of_sockets(config)
+        if awaited is None:
+            raise
+        problem = awaited
     if problem and not allow_starting:
         raise errors.Retryable(f"{config.service_socket}: {problem}")
 

@@ -69,7 +69,8 @@ class Publisher:
         self._published = threading.Event()
         self._withdrawn = threading.Event()
         self._accepted: dict[str, publishing.Json] = {}
-        self._told: set[tuple[str, ...]] = set()
+        self._told: set[frozenset[str]] = set()
+        self._reason = ""
         self._version: str | None = None
         self._owner: publishing.Owner | None = None
         self._informer: informer.Informer | None = None
@@ -131,13 +132,18 @@ class Publisher:
             self._connect()
             return self._reconcile()
         except (kube.ApiError, errors.Retryable) as error:
-            reason = str(error)
-            self._log.warning("ResourceSlices not published", reason=reason, retry_seconds=backoff)
+            self._tell_failure(str(error), backoff)
             self._counters.doubt()
         except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
             self._log.exception("publishing failed unexpectedly", retry_seconds=backoff)
         self._on_error()
         return None
+
+    def _tell_failure(self, reason: str, backoff: float) -> None:
+        """Once as a warning: whatever keeps failing would fill the log."""
+        tell = self._log.debug if reason == self._reason else self._log.warning
+        tell("ResourceSlices not published", reason=reason, retry_seconds=backoff)
+        self._reason = reason
 
     def _connect(self) -> None:
         """Learn the API version and the node's UID, and begin to watch the slices.
@@ -219,6 +225,7 @@ class Publisher:
             changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
         self._write(changes)
         self._published.set()
+        self._reason = ""
         if not changes:
             self._settled = settled
         rewritten = bool(changes) and desired == self._desired
@@ -270,8 +277,9 @@ class Publisher:
             self._counters.lost()
             self._wake.set()
         self._accepted[publishing.fingerprint(sent["spec"])] = got["spec"]
-        if missing not in self._told:
-            self._told.add(missing)
+        # Slices with other devices lack the same fields in another order.
+        if frozenset(missing) not in self._told:
+            self._told.add(frozenset(missing))
             self._log.warning(
                 "the API server dropped fields of ResourceSlices; going on without them. "
                 "Is the feature gate off?",

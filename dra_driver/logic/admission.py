@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.logic import admitted, advice, config_choice, configs
+from dra_driver.logic import admitted, advice, classes, config_choice, configs
 from dra_driver.model import claims, sharing, slices
 
 Json = dict[str, Any]
@@ -200,7 +200,7 @@ def _misapplied(
         # Which config is in force depends on the one whose kind cannot be read.
         return
     paths = {one.config.position: one.config.path for one in decoded}
-    types = admitted.class_types(driver)
+    types = classes.types(driver)
     for asked in body.asked:
         device_type = types.get(asked.device_class)
         if device_type is None:

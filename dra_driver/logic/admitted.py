@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dra_driver.model import sharing
-
 Json = Mapping[str, Any]
 
 GROUP = "resource.k8s.io"
@@ -22,22 +20,6 @@ DEVICES: Mapping[str, tuple[str, ...]] = {
     CLASSES: ("spec",),
 }
 """Where an object of each resource has its configs, and a claim its requests."""
-
-_CLASS_TYPES: Mapping[str, Mapping[str, sharing.DeviceType]] = {
-    "gpu.nvidia.com": {
-        "gpu.nvidia.com": sharing.DeviceType.GPU,
-        "mig.nvidia.com": sharing.DeviceType.MIG,
-        "vfio.gpu.nvidia.com": sharing.DeviceType.VFIO,
-    }
-}
-
-
-def class_types(driver: str) -> Mapping[str, sharing.DeviceType]:
-    """The DeviceClasses that come with a driver, and the type of their devices.
-
-    A driver under another name has none that are known by name.
-    """
-    return _CLASS_TYPES.get(driver, {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra_driver.logic import admitted, config_choice, selection
+from dra_driver.logic import admitted, classes, config_choice, selection
 from dra_driver.model import claims, quantities, sharing, slices
 
 LONGEST = 256
@@ -83,6 +83,7 @@ def warnings(
 ) -> tuple[str, ...]:
     """What will surprise about an object; `entries` are its configs, which are valid."""
     found = (
+        *_not_offered(body, driver),
         *_tolerations(body, entries, driver),
         *_memory(body, entries, driver),
         *_without_effect(body, entries, driver),
@@ -99,10 +100,20 @@ def _result(asked: admitted.Asked, driver: str) -> claims.Result:
     return claims.Result(asked.name, slices.DeviceId(driver, "", ""))
 
 
+def _not_offered(body: admitted.Admitted, driver: str) -> Iterator[str]:
+    types = classes.types(driver)
+    for asked in body.asked:
+        if types.get(asked.device_class) is sharing.DeviceType.VFIO:
+            yield (
+                f"{asked.path}.deviceClassName: {classes.NO_VFIO}: it stays without a device. In a "
+                f"container ask for class {driver}; virtual machines need NVIDIA's own driver"
+            )
+
+
 def _tolerations(
     body: admitted.Admitted, entries: Sequence[config_choice.Entry], driver: str
 ) -> Iterator[str]:
-    types = admitted.class_types(driver)
+    types = classes.types(driver)
     for asked in body.asked:
         named = any(entry.names(_result(asked, driver)) for entry in entries)
         if asked.device_class not in types and not named:
@@ -131,7 +142,7 @@ _DEFAULTS = {"operator": "Equal", "key": "", "value": ""}
 def _memory(
     body: admitted.Admitted, entries: Sequence[config_choice.Entry], driver: str
 ) -> Iterator[str]:
-    types = admitted.class_types(driver)
+    types = classes.types(driver)
     for asked in body.asked:
         wanted = next(
             (name for name in ("memory", f"{driver}/memory") if name in asked.capacity), None
@@ -152,7 +163,7 @@ def _without_effect(
     body: admitted.Admitted, entries: Sequence[config_choice.Entry], driver: str
 ) -> Iterator[str]:
     """Configs for a type of device that the object, by the names of classes, never has."""
-    types = admitted.class_types(driver)
+    types = classes.types(driver)
     named = [one.device_class for one in body.asked]
     if body.resource == admitted.CLASSES:
         named = [body.name]
@@ -171,7 +182,7 @@ def _without_effect(
 
 
 def _selectors(body: admitted.Admitted, driver: str) -> Iterator[str]:
-    types = admitted.class_types(driver)
+    types = classes.types(driver)
     known: list[tuple[admitted.Selector, sharing.DeviceType | None]] = []
     for asked in body.asked:
         known += [(selector, types.get(asked.device_class)) for selector in asked.selectors]

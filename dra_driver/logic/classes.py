@@ -1,35 +1,60 @@
-"""The DeviceClasses that come with the driver: the peer's names and selectors."""
+"""The DeviceClasses that come with the driver: the peer's, and those of shares."""
 
+from collections.abc import Mapping
 from typing import Any
+
+from dra_driver.logic import shares
+from dra_driver.model import shares as share_model
+from dra_driver.model import sharing
 
 Json = dict[str, Any]
 
-TYPES = ("gpu", "mig")
-"""Device types that this driver publishes, each with a class of its own."""
+NO_VFIO = "this version of the driver offers no VFIO devices"
+"""Why no device is of the class for them."""
 
 
 def device_classes(driver_name: str) -> tuple[Json, ...]:
     """The classes, as `resource.k8s.io/v1` objects.
 
-    That of whole GPUs has the driver's own name; others have the type in front instead of `gpu`.
+    First those of one type of device each, then those that tell devices which many claims consume
+    from others.
     """
-    return tuple(_device_class(driver_name, device_type) for device_type in TYPES)
+    attributes = f"device.attributes['{driver_name}']"
+    is_shared = f"'{shares.ENFORCEMENT}' in {attributes}"
+    limited = f"{attributes}.{shares.ENFORCEMENT} == '{share_model.Enforcement.MPS}'"
+    is_whole = f"{attributes}.type == '{sharing.DeviceType.GPU}'"
+    selectors = {
+        name: f"{attributes}.type == '{device_type}'"
+        for name, device_type in types(driver_name).items()
+    }
+    selectors |= {
+        f"shared.{driver_name}": is_shared,
+        f"shared-mps.{driver_name}": f"{is_shared} && {limited}",
+        f"exclusive.{driver_name}": f"{is_whole} && !({is_shared})",
+    }
+    return tuple(_device_class(driver_name, name, each) for name, each in selectors.items())
 
 
-def _device_class(driver_name: str, device_type: str) -> Json:
-    expression = (
-        f"device.driver == '{driver_name}' && "
-        f"device.attributes['{driver_name}'].type == '{device_type}'"
-    )
+def types(driver_name: str) -> Mapping[str, sharing.DeviceType]:
+    """The classes that have devices of one type, by name; those of the peer.
+
+    That of whole GPUs has the driver's own name. No device is of the class for VFIO.
+    """
     return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": _name(driver_name, device_type)},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        driver_name: sharing.DeviceType.GPU,
+        f"mig.{driver_name.removeprefix('gpu.')}": sharing.DeviceType.MIG,
+        f"vfio.{driver_name}": sharing.DeviceType.VFIO,
     }
 
 
-def _name(driver_name: str, device_type: str) -> str:
-    if device_type == "gpu":
-        return driver_name
-    return f"{device_type}.{driver_name.removeprefix('gpu.')}"
+def _device_class(driver_name: str, name: str, expression: str) -> Json:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {
+            "selectors": [
+                {"cel": {"expression": f"device.driver == '{driver_name}' && {expression}"}}
+            ]
+        },
+    }

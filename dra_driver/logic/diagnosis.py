@@ -71,6 +71,33 @@ def summary(findings: Iterable[Finding]) -> str:
     )
 
 
+def told(finding: Finding) -> str:
+    """A finding in one line: `CDI directory /var/run/cdi: CAUSE. Remedy: REMEDY`."""
+    remedy = f". Remedy: {finding.remedy}" if finding.remedy else ""
+    return f"{finding.check} {finding.looked_at}: {finding.cause}{remedy}"
+
+
+def hindrance(findings: Iterable[Finding]) -> str | None:
+    """The first problem, in one line; None if there is none."""
+    return next((told(each) for each in of_level(findings, Level.PROBLEM)), None)
+
+
+def brief(findings: Sequence[Finding], *, limit: int, more: str) -> str:
+    """How many findings there are, and each problem in a line.
+
+    Args:
+        findings: all of them.
+        limit: how many bytes of UTF-8 may be used.
+        more: the last line, if not all problems fit in: where the rest is to be read.
+    """
+    lines = [f"{summary(findings)}.", *map(told, of_level(findings, Level.PROBLEM))]
+    whole = "\n".join(lines)
+    if len(whole.encode()) <= limit:
+        return whole
+    room = limit - len(f"\n{more}".encode())
+    return whole.encode()[:room].decode(errors="ignore") + f"\n{more}"
+
+
 def gpus(discovery: devices.Discovery, looked_at: str) -> list[Finding]:
     """What NVML serves, and each GPU that does not answer."""
     failed = [

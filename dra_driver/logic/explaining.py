@@ -12,6 +12,7 @@ from dra_driver.logic import (
     binding,
     demand,
     device_hurdles,
+    empty_classes,
     granted,
     hurdles,
     misnamed,
@@ -86,10 +87,14 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer for one target; what does not concern its verdict is empty."""
+    """The answer for one target; what does not concern its verdict is empty.
+
+    `reasons` hold on every node.
+    """
 
     target: str
     verdict: str
+    reasons: tuple[str, ...] = ()
     allocated: tuple[granted.Granted, ...] = ()
     options: tuple[Option, ...] = ()
     reports: tuple[Report, ...] = ()
@@ -109,7 +114,7 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
     )
     pending = [claim for claim in target.claims if claim.allocation is None]
     notes = (*snapshot.notes, *target.notes, *_unready(target))
-    about = Explanation(target.title, ALLOCATED, has, notes=notes)
+    about = Explanation(target.title, ALLOCATED, allocated=has, notes=notes)
     if not pending and (target.pod is None or target.node):
         return about
     if target.blocked:
@@ -146,6 +151,7 @@ def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanatio
     return dataclasses.replace(
         about,
         verdict=DOES_NOT_FIT,
+        reasons=tuple(empty_classes.told(search.plan, search.snapshot)),
         reports=reports,
         nearest=(*found.misses, *search.elsewhere()),
         groups=nearest_miss.groups(search.plan, _unlike(spots)),

@@ -22,6 +22,7 @@ SPEC_HASH = "dra-driver/spec-hash"
 DEVICE = "dra-driver/device"
 GRACE_SECONDS = 10
 _CHECK_SECONDS = 10
+_TMP_SIZE = "16Mi"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Site:
     """Where the pods of one node's daemons are, and what they run.
 
     `driver_root` is the NVIDIA driver's on the host, `driver_root_seen` where it is in a container.
-    `cpu` and `memory` are quantities, which are requested and no limits.
+    `cpu` and `memory` are quantities, which are requested and no limits. Secrets to pull the image
+    with, and the service account, are of the namespace; no account is the namespace's default.
     """
 
     namespace: str
@@ -39,6 +41,8 @@ class Site:
     driver_root_seen: str
     cpu: str
     memory: str
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str = ""
 
 
 class Fate(enum.Enum):
@@ -131,10 +135,18 @@ def described(found: Json) -> str:
 
 
 def _spec(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
-    volumes = [_host_path("daemon", daemon.directory), _host_path("driver", site.driver_root)]
+    volumes = [
+        _host_path("daemon", daemon.directory),
+        _host_path("driver", site.driver_root),
+        {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": _TMP_SIZE}},
+    ]
     if private_shm:
         volumes.append(_host_path("shm", daemon.shm_dir))
+    account: Json = {"serviceAccountName": site.service_account} if site.service_account else {}
+    secrets: Json = {"imagePullSecrets": [{"name": name} for name in site.image_pull_secrets]}
     return {
+        **account,
+        **(secrets if site.image_pull_secrets else {}),
         "nodeName": site.node_name,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
@@ -161,6 +173,7 @@ def _container(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
             "mountPropagation": "HostToContainer",
             "readOnly": True,
         },
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
     ]
     if private_shm:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - of the container
@@ -175,8 +188,9 @@ def _container(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
         # No limits: a daemon that is killed for its memory takes its clients along.
         "resources": {"requests": {"cpu": site.cpu, "memory": site.memory}},
         # The device nodes are allocated to the claims' pods, not to this one: only a privileged
-        # container may open them all the same.
-        "securityContext": {"privileged": True, "runAsUser": 0},
+        # container may open them all the same. Such a one has all capabilities and no seccomp
+        # profile, whatever else is written here.
+        "securityContext": {"privileged": True, "runAsUser": 0, "readOnlyRootFilesystem": True},
         # No liveness probe: the supervisor sees to the daemon, and a daemon that is not ready for a
         # while, since its limits change, has clients that a restart would end.
         "readinessProbe": {

@@ -264,8 +264,11 @@ def _capacities(trials: _Trials) -> Iterator[Miss]:
 
 
 def _classes(trials: _Trials) -> Iterator[Miss]:
+    """With another class; of several that give the same devices the one with the shortest name."""
     for want in trials.wants:
-        for name, device_class in sorted(trials.snapshot.classes.items()):
+        given: set[tuple[str, ...]] = set()
+        by_length = sorted(trials.snapshot.classes.items(), key=lambda e: (len(e[0]), e[0]))
+        for name, device_class in by_length:
             if name == want.device_class.name:
                 continue
             try:
@@ -275,7 +278,10 @@ def _classes(trials: _Trials) -> Iterator[Miss]:
             edit = dataclasses.replace(want, device_class=device_class, class_selectors=selectors)
             old = want.device_class.name
             change = f'ask for class {name} rather than {old} in request "{want.name}"'
-            yield from trials.edited(change, {want: edit})
+            for miss in trials.edited(change, {want: edit}):
+                if miss.devices not in given:
+                    given.add(miss.devices)
+                    yield miss
 
 
 _KINDS: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (

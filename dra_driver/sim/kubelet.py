@@ -311,6 +311,17 @@ def _container(
         pod_uid=pod["metadata"]["uid"],
         name=container["name"],
         command=(*(container.get("command") or ()), *(container.get("args") or ())),
-        env={item["name"]: item.get("value", "") for item in container.get("env") or ()},
+        env={item["name"]: _value(item, pod) for item in container.get("env") or ()},
         cdi_ids=tuple(dict.fromkeys(cdi_ids)),
     )
+
+
+def _value(variable: Json, pod: Json) -> str:
+    """Of a variable of a container: given, or from a plain field of the pod."""
+    path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+    if not path:
+        return str(variable.get("value", ""))
+    value: Any = pod
+    for key in path.split("."):
+        value = value.get(key, "") if isinstance(value, dict) else ""
+    return str(value)

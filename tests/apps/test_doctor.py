@@ -1,6 +1,7 @@
 """The doctor's command, and what it says of the node beside its driver."""
 
 import json
+import threading
 
 import api_cluster
 import doctor_scene
@@ -8,8 +9,9 @@ import pytest
 
 from dra_driver import cli
 from dra_driver.adapters import dra_grpc
-from dra_driver.apps import doctor_node
+from dra_driver.apps import doctor, doctor_node
 from dra_driver.logic import diagnosis
+from dra_driver.sim import hardware
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def test_a_node_that_has_all_ends_with_0(node, capsys):
     assert run(node) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Fine"
-    assert lines[-1] == "Node node-1, driver gpu.nvidia.com: 0 problems, 0 notes, 14 fine"
+    assert lines[-1] == "Node node-1, driver gpu.nvidia.com: 0 problems, 0 notes, 15 fine"
 
 
 def test_a_problem_ends_with_1_and_is_told_first_with_its_remedy(node, capsys):
@@ -49,7 +51,84 @@ def test_a_problem_ends_with_1_and_is_told_first_with_its_remedy(node, capsys):
         "No such file or directory; without it what was prepared before a reboot would count as "
         "prepared\n  remedy:    mount -t proc proc /proc, or correct --boot-id-file\n\nFine\n"
     )
-    assert shown.endswith(": 1 problem, 0 notes, 13 fine\n")
+    assert shown.endswith(": 1 problem, 0 notes, 14 fine\n")
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_init_container_ends_with_0_and_leaves_a_message(node, capsys, missing):
+    message = node.machine.root / "message"
+    if missing:
+        node.machine.boot_id.unlink()
+    assert run(node, "--exit-zero", "--termination-message", str(message)) == 0
+    counts, *problems = message.read_text().splitlines()
+    assert counts == (
+        "1 problem, 0 notes, 14 fine." if missing else "0 problems, 0 notes, 15 fine."
+    )
+    assert [line.partition(":")[0] for line in problems] == (
+        [f"boot id {node.machine.boot_id}"] if missing else []
+    )
+    assert f"driver gpu.nvidia.com: {counts[:-1]}" in capsys.readouterr().out
+
+
+def test_an_init_container_ends_with_0_without_an_api_server(own_machine, own_cluster, capsys):
+    node = doctor_scene.Node(own_machine, own_cluster.kubeconfig)
+    own_cluster.stop()
+    message = own_machine.root / "message"
+    assert run(node, "--exit-zero", "--termination-message", str(message)) == 0
+    assert f"\nAPI server {own_cluster.kubeconfig}: " in message.read_text()
+    assert "Problem: API server\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--mig-mode", "maybe"), "flag --mig-mode: 'maybe'"),
+        (("--simulate-gpus", "h200:1"), "GPU model 'h200' is not known"),
+        (("--config", "/nowhere/settings.yaml"), "/nowhere/settings.yaml"),
+    ],
+)
+def test_a_wrong_setting_is_a_problem_like_any_other(node, capsys, flags, told):
+    message = node.machine.root / "message"
+    extra = ("--termination-message", str(message), *flags)
+    assert run(node, *extra) == 1
+    assert told in message.read_text()
+    assert told in capsys.readouterr().out
+    assert run(node, "--exit-zero", *extra) == 0
+
+
+def test_a_message_that_cannot_be_written_changes_nothing(node, capsys):
+    assert run(node, "--exit-zero", "--termination-message", "/nowhere/message") == 0
+    told = capsys.readouterr()
+    assert "cannot be written to /nowhere/message: No such file or directory" in told.err
+    assert "15 fine" in told.out
+
+
+def test_what_goes_wrong_unexpectedly_leaves_what_was_found_before(node, capsys):
+    def broken(_config):
+        raise TypeError("no such thing")
+
+    findings = doctor.examine(node.configured(), broken, user_agent="test")
+    assert diagnosis.told(findings[-1]).startswith(
+        "doctor the NVIDIA driver: looking failed unexpectedly: TypeError: no such thing"
+    )
+    assert "registration directory" in [finding.check for finding in findings]
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_driver_that_does_not_come_back_is_not_waited_for(node):
+    come_back = threading.Event()
+
+    def hanging(config):
+        come_back.wait(api_cluster.DEADLINE)
+        return hardware.simulated(config)
+
+    findings = doctor.examine(node.configured(), hanging, seconds=1.0, user_agent="test")
+    come_back.set()
+    assert findings[-1].level is diagnosis.Level.PROBLEM
+    assert diagnosis.told(findings[-1]).startswith(
+        "time the NVIDIA driver: not looked at within 1 s"
+    )
+    assert "registration directory" in [finding.check for finding in findings]
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -142,6 +221,20 @@ def test_the_plugin_itself_may_run(node, own_plugin, cluster):
     own_plugin(cluster=cluster).start()
     found = examine(node.configured())["driver name"]
     assert found.cause == "gpu.nvidia.com is served by this driver"
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_the_old_instance_may_run_during_a_rolling_update(node, own_plugin, cluster, waiting):
+    """Also one that waits for the directory of CDI specs."""
+    if waiting:
+        node.machine.cdi.rmdir()
+        node.machine.cdi.touch()
+    old = own_plugin(cluster=cluster, rolling_update_uid="old").start()
+    if waiting:
+        old.wait_log("waiting")
+    found = examine(node.configured(rolling_update_uid="new"))
+    assert found["driver name"].cause == "gpu.nvidia.com is served by this driver"
+    assert (found["CDI directory"].level is diagnosis.Level.PROBLEM) is waiting
 
 
 def test_another_plugin_of_the_same_name_is_a_problem(node, monkeypatch):

@@ -67,6 +67,7 @@ def test_a_server_that_has_all_is_fine(ask, cluster):
         "resource.k8s.io": "v1; v1 is used",
         "Node object": f"UID {cluster.node_uid()}",
         "ResourceSlices": "0 with 0 devices",
+        "writing slices": "they may be made",
         "counters of partitions": "the API server takes them",
     }
 
@@ -142,5 +143,43 @@ def test_a_server_that_is_too_old_for_partitions_says_so(ask, new_cluster):
 def test_a_server_that_lets_no_slices_be_made_is_a_problem(ask, cluster):
     with refuse(cluster, "resourceslices", "create"):
         found = ask(cluster.kubeconfig)
-    assert problems(found) == ["counters of partitions"]
-    assert "may not create" in found["counters of partitions"].cause
+    assert problems(found) == ["writing slices"]
+    assert "may not create" in found["writing slices"].cause
+    assert "roles" in found["writing slices"].remedy
+    assert "counters of partitions" not in found
+
+
+def refuses_writes(status, message):
+    def rule(call):
+        if (call.resource, call.verb) == ("resourceslices", "create"):
+            return options.Fault(status=status, reason="Invalid", message=message)
+        return None
+
+    return rule
+
+
+@pytest.mark.parametrize("status", [403, 422])
+@pytest.mark.parametrize(
+    "reason", ["the token names no node", "the kubelet plugin of node a may not write slices of b"]
+)
+def test_a_policy_that_refuses_slices_is_about_who_writes_them(ask, cluster, status, reason):
+    message = f"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {reason}"
+    with cluster.faults.where(refuses_writes(status, message)):
+        found = ask(cluster.kubeconfig)["writing slices"]
+    assert reason in found.cause
+    assert found.remedy.startswith("use the token of the plugin's own pod")
+    assert "--node-name" in found.remedy
+
+
+def test_a_webhook_that_refuses_slices_is_to_let_them_pass(ask, cluster):
+    message = 'admission webhook "w.example.com" denied the request: no'
+    with cluster.faults.where(refuses_writes(400, message)):
+        found = ask(cluster.kubeconfig)["writing slices"]
+    assert "w.example.com" in found.cause
+    assert "let the driver pass" in found.remedy
+
+
+def test_nothing_is_written(ask, own_cluster):
+    ask(own_cluster.kubeconfig)
+    assert own_cluster.slice_writes() == []
+    assert own_cluster.slices() == []

@@ -70,7 +70,7 @@ def test_every_finding_that_can_be_is_in_the_table(example):
 
 
 def test_the_commands_are_understood():
-    [block] = blocks("console")
+    block, _ = blocks("console")
     commands = [shlex.split(line[2:], comments=True) for line in block.splitlines()]
     assert len(commands) == 3
     for command in commands:

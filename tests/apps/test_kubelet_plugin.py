@@ -95,13 +95,6 @@ def test_a_socket_path_that_is_too_long_is_an_error_that_names_the_setting(
     assert list(long.iterdir()) == []
 
 
-def test_a_kubelet_that_is_elsewhere_is_an_error_that_names_the_setting(failing, own_machine):
-    own_machine.registry.rmdir()
-    said = failing()
-    assert said.startswith(f"{own_machine.registry} is no directory: it is the kubelet's")
-    assert "set --kubelet-root or --registry-dir" in said
-
-
 def test_a_kubeconfig_that_is_not_there_is_an_error_that_names_it(failing, own_machine):
     missing = own_machine.root / "nowhere"
     said = failing(kubeconfig=missing)

@@ -73,6 +73,18 @@ def test_the_pod_belongs_to_the_node_object(launcher, kubelet, cluster, scene):
     assert (owner["kind"], owner["uid"]) == ("Node", cluster.node_uid())
 
 
+def test_the_pod_has_the_service_account_and_the_pull_secrets_of_the_settings(
+    launchers, kubelet, scene
+):
+    secrets = ("registry", "mirror")
+    launcher = launchers.new(mps_service_account="mps", mps_image_pull_secrets=secrets)
+    started(launcher, scene.daemon())
+    spec = kubelet.pod()["spec"]
+    assert spec["serviceAccountName"] == "mps"
+    assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "mirror"}]
+    assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+
+
 def test_starting_and_stopping_twice_is_fine(launcher, kubelet, scene):
     daemon = started(launcher, scene.daemon())
     before, process = uid(kubelet.pod()), mps_scene.process(daemon)

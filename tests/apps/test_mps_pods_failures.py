@@ -130,6 +130,17 @@ def test_what_the_api_server_refuses_may_work_later(
     started(launcher, daemon)
 
 
+def test_a_service_account_that_is_not_there_is_named(launchers, kubelet, cluster, scene):
+    launcher = launchers.new(mps_service_account="mps")
+    text = 'error looking up service account dra-driver/mps: serviceaccount "mps" not found'
+    missing = options.Fault(status=403, reason="Forbidden", message=f"pods is forbidden: {text}")
+    with (
+        refusing(cluster, "create", missing),
+        pytest.raises(errors.Retryable, match=r"Make the service account mps .*mps-service-acc"),
+    ):
+        launcher.start(scene.daemon())
+
+
 def test_a_stop_that_the_api_server_does_not_let_happen_is_to_be_done_again(
     launcher, kubelet, cluster, scene
 ):

@@ -5,6 +5,8 @@ import json
 import re
 
 import chart
+import foreign_schemas
+import jsonschema
 import pytest
 import yaml
 
@@ -12,8 +14,17 @@ from dra_driver import cli, settings
 from dra_driver.logic import classes, selection, shares
 from dra_driver.model import slices
 
+PLACED = {
+    "affinity": {"nodeAffinity": {}},
+    "nodeSelector": {"a": "b"},
+    "podAnnotations": {"c": "d"},
+    "podLabels": {"e": "f"},
+    "priorityClassName": "gpu-node",
+    "tolerations": [{"operator": "Exists"}],
+}
 ALL = {
     "allowOtherDrivers": True,
+    "controller": PLACED,
     "criticalPodsQuota": True,
     "imagePullSecrets": [{"name": "registry"}],
     "kubeletPlugin": {
@@ -27,10 +38,12 @@ ALL = {
     "openshift": {"scc": True},
     "priorityClass": {"create": True, "name": "gpu-node"},
     "serviceAccount": {"annotations": {"e": "f"}},
+    "webhook": PLACED,
 }
 """Everything that can be switched on."""
 SMALLEST = {
     "admissionPolicy": {"create": False},
+    "controller": {"enabled": False},
     "deviceClasses": {"create": False},
     "kubeletPlugin": {
         "affinity": None,
@@ -42,13 +55,17 @@ SMALLEST = {
     "metrics": {"enabled": False},
     "rbac": {"create": False},
     "serviceAccount": {"create": False, "name": "own"},
+    "webhook": {"enabled": False},
 }
 CASES = {
     "defaults": {},
     "all": ALL,
     "smallest": SMALLEST,
-    "webhook": {"webhook": {"enabled": True, "nodeSelector": {"a": "b"}, "tolerations": [{}]}},
-    "cert-manager": {"webhook": {"enabled": True, "certManager": {"enabled": True}}},
+    "cert-manager": {"webhook": {"certManager": {"enabled": True}}},
+    "all with cert-manager": ALL | {"webhook": PLACED | {"certManager": {"enabled": True}}},
+    "without resources": {"controller": {"resources": None}, "webhook": {"resources": None}},
+    "roles of others": {"rbac": {"create": False}},
+    "no role for people": {"rbac": {"viewer": False}, "networkPolicy": {"enabled": True}},
     "v1beta1": {"resourceApiVersion": "v1beta1"},
     "v1beta2": {"resourceApiVersion": "v1beta2"},
 }
@@ -96,6 +113,28 @@ def test_a_field_that_kubernetes_does_not_know_is_noticed():
         chart.check(body)
 
 
+@pytest.mark.parametrize("kind", foreign_schemas.SCHEMAS)
+def test_what_a_kind_of_others_does_not_know_or_needs_is_noticed(kind):
+    kinds = {**{b["kind"]: b for b in chart.objects(CASES["all with cert-manager"])}}
+    body = kinds[kind]
+    spec = body.get("spec", body)
+    spec["selectors"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="'selectors' was unexpected"):
+        chart.check(body)
+    del spec["selectors"]
+    chart.check(body)
+    spec.pop(next(key for key in spec if key not in ("apiVersion", "kind", "metadata")))
+    with pytest.raises(jsonschema.ValidationError, match="is a required property"):
+        chart.check(body)
+
+
+def test_every_kind_of_the_chart_is_in_some_case():
+    """So that none is rendered in no case and looked at in none."""
+    text = "".join(path.read_text("utf-8") for path in (chart.PATH / "templates").iterdir())
+    rendered = {body["kind"] for values in CASES.values() for body in chart.objects(values)}
+    assert rendered == set(re.findall(r"^kind: (\w+)$", text, re.MULTILINE))
+
+
 def test_the_manifests_are_the_chart_with_its_default_values():
     path = chart.DEPLOY / "render.py"
     spec = importlib.util.spec_from_file_location("render", path)
@@ -112,6 +151,10 @@ def test_everything_is_there_that_the_files_beside_the_manifests_have():
     for name in ("rbac.yaml", "device-classes.yaml"):
         for body in yaml.safe_load_all((chart.DEPLOY / name).read_text("utf-8")):
             found = ours[body["kind"], body["metadata"]["name"]]
+            spec = dict(found.get("spec", {}))
+            # Only where the name is not another driver's.
+            spec.pop("extendedResourceName", None)
+            assert spec == body.get("spec", {})
             for key in ("rules", "roleRef", "subjects"):
                 assert found.get(key) == body.get(key)
 
@@ -180,6 +223,7 @@ def test_the_default_values_are_the_defaults_of_the_driver_but_for_those_of_a_po
         "metrics_address",
         "mps_image",
         "mps_launcher",
+        "mps_service_account",
         "node_name",
         "pod_namespace",
     }
@@ -229,7 +273,8 @@ def test_each_value_has_a_comment():
     lines = (chart.PATH / "values.yaml").read_text("utf-8").splitlines()
     values = yaml.safe_load("\n".join(lines))
     # What is below these is Kubernetes' own.
-    whole = {*values["kubeletPlugin"], *values["webhook"]} - {"certManager"}
+    parts = (values["kubeletPlugin"], values["webhook"], values["controller"])
+    whole = set().union(*parts) - {"certManager"}
     above, bare = "", []
     for before, line in zip(["", *lines], lines, strict=False):
         if found := re.match("( *)([a-zA-Z]+):", line):
@@ -253,15 +298,16 @@ def test_the_classes_are_the_driver_s_and_whole_gpus_are_an_extended_resource_in
         extended = {"extendedResourceName": "nvidia.com/gpu"}
         whole = body["metadata"]["name"] == "gpu.nvidia.com"
         assert found["spec"] == body["spec"] | (extended if whole else {})
-    assert list(made) == ["shared.gpu.nvidia.com"]
+    assert made == {}
 
 
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
-        ({"type": "gpu"}, ["gpu"]),
+        ({"type": "gpu"}, ["exclusive", "gpu"]),
         ({"type": "mig"}, ["mig"]),
-        ({"type": "gpu", shares.ENFORCEMENT: "MPS"}, ["gpu", "shared"]),
+        ({"type": "vfio"}, ["vfio"]),
+        ({"type": "gpu", shares.ENFORCEMENT: "MPS"}, ["gpu", "shared", "shared-mps"]),
         ({"type": "mig", shares.ENFORCEMENT: "None"}, ["mig", "shared"]),
     ],
     ids=str,
@@ -291,9 +337,24 @@ def test_older_versions_of_the_api_have_no_extended_resources(version):
 
 @pytest.mark.parametrize("driver", ["gpu.example.com", "nvidia.example.com"])
 def test_with_another_driver_name_the_classes_have_the_names_that_the_driver_gives_them(driver):
-    values = {"settings": {"driverName": driver}, "deviceClasses": {"shared": False}}
-    made = [b["metadata"]["name"] for b in chart.objects(values) if b["kind"] == "DeviceClass"]
-    assert made == [body["metadata"]["name"] for body in classes.device_classes(driver)]
+    expected = [body["metadata"]["name"] for body in classes.device_classes(driver)]
+    for shared, few in ((True, expected), (False, list(classes.types(driver)))):
+        values = {"settings": {"driverName": driver}, "deviceClasses": {"shared": shared}}
+        made = [b["metadata"]["name"] for b in chart.objects(values) if b["kind"] == "DeviceClass"]
+        assert made == few
+
+
+def test_shared_devices_are_an_extended_resource_of_their_own_if_that_is_asked_for():
+    values = {"deviceClasses": {"sharedExtendedResourceName": "nvidia.com/gpu.shared"}}
+    named = {
+        body["metadata"]["name"]: body["spec"]["extendedResourceName"]
+        for body in chart.objects(values)
+        if body["kind"] == "DeviceClass" and "extendedResourceName" in body["spec"]
+    }
+    assert named == {
+        "gpu.nvidia.com": "nvidia.com/gpu",
+        "shared.gpu.nvidia.com": "nvidia.com/gpu.shared",
+    }
 
 
 # Refusals

@@ -1,105 +1,139 @@
-"""The webhook of the chart is that of deploy/webhook.yaml, under the names of the release."""
+"""The webhook of the chart: its pods, names, ports, and where its certificate is from."""
 
-import copy
+import re
 
 import chart
 import pytest
 import yaml
 
-from dra_driver import cli, settings, webhook_settings
+from dra_driver import webhook_settings
+from dra_driver.apps import webhook
 
-OWN = {"webhook": {"enabled": True}}
-CERT_MANAGER = {"webhook": {"enabled": True, "certManager": {"enabled": True}}}
+CERT_MANAGER = {"webhook": {"certManager": {"enabled": True}}}
 SECOND = {"name": "second", "namespace": "gpus"}
 """A release whose names are not the driver's defaults."""
-OF_THE_RELEASE = ("app.kubernetes.io/instance", "app.kubernetes.io/version")
+VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))
+BY_THE_CHART = {
+    "address": "a port of the pod's own, which the Service leads to",
+    "certificate_dir": "where the chart mounts cert-manager's Secret",
+    "configuration": "of the release",
+    "kubeconfig": "the pod's service account is used",
+    "namespace": "of the release",
+    "secret": "of the release",
+    "service": "of the release",
+    "status_address": "a port of the pod's own, for probes and metrics",
+}
+"""Settings that are no values, since they follow from how the pod is made."""
+AS_THE_PLUGIN = {"driver_name", "log_format", "log_level"}
+"""Settings that are those of the kubelet plugin, below `settings`."""
 
 
-def parts(values, **options):
+def parts(values=None, **options):
     """The objects of the webhook."""
-    return [
-        body
-        for body in chart.objects(values, **options)
-        if body["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "webhook"
-    ]
+    return chart.part(chart.objects(values, **options), "webhook")
 
 
-def flags(values, **options):
+def flags(values=None, **options):
     """The settings that the container's arguments make, as the command reads them."""
-    [container] = chart.the(parts(values, **options), "Deployment")["spec"]["template"]["spec"][
-        "containers"
-    ]
-    read = cli._parser().parse_args(["webhook", *container["args"]])
+    return chart.deployed_settings("webhook", webhook_settings.Webhook, values, **options)
+
+
+def container(values=None):
+    [found] = chart.deployed("webhook", values)["spec"]["containers"]
+    return found
+
+
+def test_it_is_there_unless_it_is_switched_off():
+    assert parts()
+    assert parts({"webhook": {"enabled": False}}) == []
+
+
+# Settings
+
+
+def test_each_setting_is_a_value_or_follows_from_the_pod():
     fields = webhook_settings.Webhook.model_fields
-    return settings.resolve(
-        webhook_settings.Webhook,
-        environment={},
-        flags={name: getattr(read, name) for name in fields},
-    )
+    values = {name for name, field in fields.items() if (field.alias or name) in VALUES["webhook"]}
+    assert values == {"check_seconds", "drain_seconds"}
+    assert values | set(BY_THE_CHART) | AS_THE_PLUGIN == set(fields)
+    assert {fields[name].alias or name for name in AS_THE_PLUGIN} <= set(VALUES["settings"])
 
 
-def plain(body):
-    """The object without what is of the release: labels, image, arguments."""
-    body = copy.deepcopy(body)
-    body["metadata"].pop("labels", None)
-    spec = body.get("spec", {})
-    template = spec.get("template", {})
-    for labels in (
-        template.get("metadata", {}).get("labels", {}),
-        spec.get("selector", {}),
-        spec.get("selector", {}).get("matchLabels", {}),
-        *(
-            constraint["labelSelector"]["matchLabels"]
-            for constraint in template.get("spec", {}).get("topologySpreadConstraints", ())
-        ),
-    ):
-        for name in OF_THE_RELEASE:
-            labels.pop(name, None)
-    for container in template.get("spec", {}).get("containers", ()):
-        for name in ("args", "image", "imagePullPolicy"):
-            container.pop(name, None)
-    return body
+def test_the_flags_are_what_the_values_say():
+    values = {
+        "webhook": {"checkSeconds": 0.5, "drainSeconds": 12},
+        "settings": {"driverName": "gpu.example.com", "logLevel": "debug", "logFormat": "console"},
+    }
+    config = flags(values)
+    assert (config.check_seconds, config.drain_seconds) == (0.5, 12)
+    assert (config.driver_name, config.log_level) == ("gpu.example.com", "debug")
+    assert config.log_format == "console"
 
 
-def test_it_is_there_only_if_it_is_asked_for():
-    assert parts({}) == []
+def test_the_default_values_are_the_defaults_of_the_command_but_for_the_log():
+    """So the names of the plain manifests are those that the command takes by itself."""
+    config, default = flags(), webhook_settings.Webhook()
+    names = config.model_dump()
+    assert {n for n in names if getattr(config, n) != getattr(default, n)} == {"log_format"}
 
 
-def test_its_objects_are_those_of_the_plain_manifest():
-    text = (chart.DEPLOY / "webhook.yaml").read_text("utf-8")
-    expected = [plain(body) for body in yaml.safe_load_all(text)]
-    made = [plain(body) for body in parts(OWN)]
+@pytest.mark.parametrize(
+    "values",
+    [{"checkSeconds": 0}, {"drainSeconds": 61}, {"replicas": 0}, {"checkseconds": 1}],
+    ids=str,
+)
+def test_a_value_that_cannot_work_is_refused(values):
+    with pytest.raises(chart.helm.HelmValuesError):
+        chart.texts({"webhook": values})
 
-    def by_kind(body):
-        return body["kind"]
 
-    assert sorted(made, key=by_kind) == sorted(expected, key=by_kind)
+# Names
 
 
-@pytest.mark.parametrize("values", [OWN, CERT_MANAGER], ids=["own", "cert-manager"])
+@pytest.mark.parametrize("values", [{}, CERT_MANAGER], ids=["own", "cert-manager"])
 def test_it_is_told_the_names_of_this_release(values):
     bodies = parts(values, **SECOND)
     config = flags(values, **SECOND)
-    service = chart.the(bodies, "Service")["metadata"]
+    service = chart.the(bodies, "Service", "-webhook")["metadata"]
     assert (config.service, config.namespace) == (service["name"], service["namespace"])
     assert config.service == "second-dra-driver-webhook"
     configuration = chart.the(bodies, "ValidatingWebhookConfiguration")
     assert config.configuration == configuration["metadata"]["name"]
     for hook in configuration["webhooks"]:
-        called = hook["clientConfig"]["service"]
-        assert (called["name"], called["namespace"]) == (config.service, config.namespace)
+        called = {"name": config.service, "namespace": config.namespace, "path": webhook.PATH}
+        assert hook["clientConfig"] == {"service": called}
 
 
 def test_its_own_certificate_is_in_the_secret_that_it_may_write():
-    bodies = parts(OWN, **SECOND)
-    config = flags(OWN, **SECOND)
+    bodies = parts(**SECOND)
+    config = flags(**SECOND)
     assert config.certificate_dir is None
-    secret = chart.the(bodies, "Secret")["metadata"]
-    assert (secret["name"], secret["namespace"]) == (config.secret, config.namespace)
+    secret = chart.the(bodies, "Secret")
+    assert (secret["metadata"]["name"], secret["metadata"]["namespace"]) == (
+        config.secret,
+        config.namespace,
+    )
     [rule] = chart.the(bodies, "Role")["rules"]
     assert rule["resourceNames"] == [config.secret]
     [rule] = chart.the(bodies, "ClusterRole")["rules"]
     assert rule["resourceNames"] == [config.configuration]
+
+
+def test_what_the_webhook_fills_is_not_in_the_chart():
+    """Else an upgrade would put it back."""
+    bodies = parts()
+    assert {"data", "stringData"}.isdisjoint(chart.the(bodies, "Secret"))
+    assert "caBundle" not in str(chart.the(bodies, "ValidatingWebhookConfiguration"))
+
+
+def test_it_asks_about_configs_of_the_driver_by_its_name():
+    hooks = chart.the(
+        parts({"settings": {"driverName": "gpu.example.com"}}), "ValidatingWebhookConfiguration"
+    )["webhooks"]
+    assert [hook["name"] for hook in hooks] == ["configs.gpu.example.com", "advice.gpu.example.com"]
+
+
+# cert-manager
 
 
 def test_with_cert_manager_it_has_no_rights_and_reads_the_certificate_from_a_mount():
@@ -110,21 +144,61 @@ def test_with_cert_manager_it_has_no_rights_and_reads_the_certificate_from_a_mou
     certificate = chart.the(bodies, "Certificate")
     name, namespace = certificate["metadata"]["name"], certificate["metadata"]["namespace"]
     assert certificate["spec"]["dnsNames"] == [f"dra-driver-webhook.{namespace}.svc"]
-    pod = chart.the(bodies, "Deployment")["spec"]["template"]["spec"]
+    issuer = chart.the(bodies, "Issuer")["metadata"]["name"]
+    assert certificate["spec"]["issuerRef"] == {"kind": "Issuer", "name": issuer}
+    pod = chart.deployed("webhook", CERT_MANAGER)["spec"]
     [volume], [mount] = pod["volumes"], pod["containers"][0]["volumeMounts"]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
     assert mount["mountPath"] == str(flags(CERT_MANAGER).certificate_dir)
+    assert pod["automountServiceAccountToken"] is False
     configuration = chart.the(bodies, "ValidatingWebhookConfiguration")["metadata"]
     assert configuration["annotations"] == {"cert-manager.io/inject-ca-from": f"{namespace}/{name}"}
 
 
-def test_it_asks_about_configs_of_the_driver_by_its_name():
-    values = OWN | {"settings": {"driverName": "gpu.example.com"}}
-    hooks = chart.the(parts(values), "ValidatingWebhookConfiguration")["webhooks"]
-    assert [hook["name"] for hook in hooks] == [
-        "configs.gpu.example.com",
-        "advice.gpu.example.com",
-    ]
-    assert "nvidia" not in str(hooks)
-    assert "mig.example.com" in str(hooks)
-    assert flags(values).driver_name == "gpu.example.com"
+def test_cert_manager_s_secret_is_another_one():
+    """Type and owner of a Secret cannot change, so one name would do for one of both only."""
+    own = chart.the(parts(), "Secret")["metadata"]["name"]
+    assert own != chart.the(parts(CERT_MANAGER), "Certificate")["spec"]["secretName"]
+
+
+# Pods
+
+
+def test_the_ports_are_those_that_the_command_takes():
+    config = flags()
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert ports == {
+        "https": int(config.address.rpartition(":")[2]),
+        "status": int(config.status_address.rpartition(":")[2]),
+    }
+    [port] = chart.the(parts(), "Service", "-webhook")["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "https")
+    probes = {
+        name: (probe["httpGet"]["path"], probe["httpGet"]["port"])
+        for name, probe in container().items()
+        if name.endswith("Probe")
+    }
+    assert probes == {
+        "livenessProbe": ("/healthz", "status"),
+        "readinessProbe": ("/readyz", "status"),
+    }
+
+
+def test_it_may_take_as_long_to_end_as_it_goes_on_after_sigterm():
+    for seconds, grace in ((0, 25), (5, 30), (0.5, 26), (60, 85)):
+        spec = chart.deployed("webhook", {"webhook": {"drainSeconds": seconds}})["spec"]
+        assert spec["terminationGracePeriodSeconds"] == grace
+
+
+def test_an_old_pod_goes_when_a_new_one_is_ready():
+    spec = chart.the(parts(), "Deployment")["spec"]
+    assert spec["replicas"] == 2
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+def test_the_plain_manifests_have_it_with_all_that_it_needs():
+    kinds = sorted(body["kind"] for body in chart.part(chart.manifests(), "webhook"))
+    assert kinds == sorted(body["kind"] for body in parts())
+    docs = (chart.DEPLOY.parent / "docs" / "webhook.md").read_text("utf-8")
+    named = set(re.findall(r"deploy/[\w./-]+\.yaml", docs))
+    assert {path for path in named if not (chart.DEPLOY.parent / path).exists()} == set()

@@ -34,8 +34,42 @@ def test_what_the_kubelet_and_the_runtime_are_told_is_where_the_container_has_it
     assert found["/dev"] == ("/dev", "HostToContainer")
 
 
+def init_container(name, values=None):
+    [found] = [each for each in pod(values).get("initContainers", ()) if each["name"] == name]
+    return found
+
+
+def test_the_doctor_looks_at_what_the_plugin_will_use():
+    values = {"kubeletPlugin": {"env": [{"name": "A", "value": "b"}]}, "settings": {"shares": "2"}}
+    doctor, [plugin] = init_container("doctor", values), pod(values)["containers"]
+    alike = ("image", "imagePullPolicy", "args", "env", "securityContext", "resources")
+    for field in (*alike, "volumeMounts", "terminationMessagePath"):
+        assert doctor[field] == plugin[field], field
+
+
+def test_the_doctor_lets_the_pod_start_whatever_it_finds():
+    doctor = init_container("doctor")
+    program, *rest = [*doctor["command"], *doctor["args"]]
+    assert program == "dra-driver"
+    options = cli._parser().parse_args(rest)
+    assert options.run == cli._doctor
+    assert options.exit_zero
+    assert options.timeout <= 20
+    assert str(options.termination_message) == doctor["terminationMessagePath"]
+
+
+def test_the_doctor_comes_first_and_can_be_left_out():
+    assert [each["name"] for each in pod()["initContainers"]] == ["doctor", "cdi-hook"]
+    without = {"doctor": False}
+    assert [each["name"] for each in pod({"kubeletPlugin": without})["initContainers"]] == [
+        "cdi-hook"
+    ]
+    without["cdiHook"] = False
+    assert "initContainers" not in pod({"kubeletPlugin": without})
+
+
 def test_the_hook_is_where_the_driver_is_told_it_is():
-    [init] = pod()["initContainers"]
+    init = init_container("cdi-hook")
     assert init["args"][-1] == str(chart.plugin_settings().cdi_hook.parent)
     assert {m["mountPath"] for m in init["volumeMounts"]} == {init["args"][-1]}
     assert chart.plugin_settings({"kubeletPlugin": {"cdiHook": False}}).cdi_hook is None
@@ -49,7 +83,7 @@ def test_a_hook_that_is_in_use_is_replaced_and_not_written_to(tmp_path):
     place.mkdir()
     old = place / "nvidia-cdi-hook"
     old.write_text("old")
-    [init] = pod()["initContainers"]
+    init = init_container("cdi-hook")
     script, *arguments = init["args"]
     script = script.replace("/usr/bin/nvidia-cdi-hook", str(new))
     with old.open() as in_use:
@@ -91,23 +125,3 @@ def test_mps_daemons_run_the_driver_s_own_image_unless_another_is_given():
 def test_pods_of_mps_daemons_are_not_taken_for_pods_of_the_daemon_set():
     selector = chart.the(chart.objects(), "DaemonSet")["spec"]["selector"]["matchLabels"]
     assert selector["app.kubernetes.io/component"] == "kubelet-plugin"
-
-
-def test_the_service_finds_the_pods_and_their_port():
-    bodies = chart.objects(
-        {"metrics": {"serviceMonitor": {"enabled": True}}, "networkPolicy": {"enabled": True}}
-    )
-    labels = chart.the(bodies, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
-    service = chart.the(bodies, "Service")["spec"]
-    monitor = chart.the(bodies, "ServiceMonitor")["spec"]
-    policy = chart.the(bodies, "NetworkPolicy")["spec"]
-    for selector in (
-        service["selector"],
-        monitor["selector"]["matchLabels"],
-        policy["podSelector"]["matchLabels"],
-    ):
-        assert selector.items() <= labels.items()
-    [port] = chart.container(bodies)["ports"]
-    assert service["ports"][0]["targetPort"] == port["name"] == "metrics"
-    assert policy["ingress"][0]["ports"][0]["port"] == "metrics"
-    assert monitor["endpoints"][0]["port"] == service["ports"][0]["name"]

@@ -75,16 +75,17 @@ def test_it_runs_without_rights_unless_a_pod_says_otherwise(stages):
     assert user == ("65532:65532",)
     [entry] = [command.value for command in stages[""] if command.cmd == "ENTRYPOINT"]
     assert set(entry) == set(PROJECT["project"]["scripts"])
-    webhook = chart.the(chart.objects({"webhook": {"enabled": True}}), "Deployment")
-    context = webhook["spec"]["template"]["spec"]["securityContext"]
-    assert f"{context['runAsUser']}:{context['runAsGroup']}" == user[0]
+    for component in ("webhook", "controller"):
+        context = chart.deployed(component)["spec"]["securityContext"]
+        assert f"{context['runAsUser']}:{context['runAsGroup']}" == user[0]
     assert chart.container(chart.objects())["securityContext"]["runAsUser"] == 0
 
 
 def test_the_hook_is_where_the_daemon_set_copies_it_from(stages):
     [copied] = [c.value for c in stages[""] if c.cmd == "COPY" and c.flags == ("--from=toolkit",)]
     pod = chart.the(chart.objects(), "DaemonSet")["spec"]["template"]["spec"]
-    assert f"cp {copied[-1]} " in pod["initContainers"][0]["args"][0]
+    [hook] = [each for each in pod["initContainers"] if each["name"] == "cdi-hook"]
+    assert f"cp {copied[-1]} " in hook["args"][0]
 
 
 def test_what_it_copies_is_there_and_is_sent_to_the_builder(stages):

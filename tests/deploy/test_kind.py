@@ -269,7 +269,7 @@ def test_a_dry_run_shows_the_commands_that_are_run(scene, script):
 
 
 def rendered(tmp_path, manifest):
-    """The DaemonSet as the settings of a scene have it, without Helm and with it."""
+    """The objects as the settings of a scene have them, without Helm and with it."""
     both = []
     for name in ("plain", "helm"):
         (tmp_path / name).mkdir()
@@ -287,10 +287,7 @@ def rendered(tmp_path, manifest):
         check=True,
     ).stdout
     values = yaml.safe_load((helm.state / "values.yaml").read_text("utf-8"))
-    return [
-        chart.the(bodies, "DaemonSet")["spec"]["template"]["spec"]
-        for bodies in (list(yaml.safe_load_all(made)), chart.objects(values))
-    ]
+    return list(yaml.safe_load_all(made)), chart.objects(values)
 
 
 def flags(pod):
@@ -301,7 +298,13 @@ def flags(pod):
 
 def test_helm_and_manifests_install_the_same(tmp_path):
     manifest = str(ROOT / "demo/sharing/5-too-much.yaml")
-    plain, helm = rendered(tmp_path, manifest)
+    both = rendered(tmp_path, manifest)
+    for bodies in both:
+        deployments = [b["metadata"]["name"] for b in bodies if b["kind"] == "Deployment"]
+        assert deployments == ["dra-driver-controller"]
+        # It would refuse what demo/sharing/6-refused.yaml is about.
+        assert "ValidatingWebhookConfiguration" not in {body["kind"] for body in bodies}
+    plain, helm = (chart.the(b, "DaemonSet")["spec"]["template"]["spec"] for b in both)
     assert flags(plain) == flags(helm)
     wanted = {"simulate-gpus": "h100-80gb-hbm3:1", "shares": "memory", "mig-mode": "off"}
     assert wanted.items() <= flags(plain).items()

@@ -5,11 +5,17 @@ import chart
 import plugin_process
 import pod_kubelet
 import pytest
+import rbac_rules
 import sharing_node
+import yaml
 
 from dra_driver.adapters import kube
 
-BY_THE_API_SERVER = {("", "resource.k8s.io", "resourceclaims/driver", "associated-node:patch")}
+BY_THE_API_SERVER = {
+    rbac_rules.Right(
+        "", "resource.k8s.io", "resourceclaims/driver", "gpu.nvidia.com", "associated-node:patch"
+    )
+}
 """Rights that the API server looks for itself, when a status is patched; source: Kubernetes 1.36,
 `DRAResourceClaimGranularStatusAuthorization`."""
 
@@ -68,35 +74,20 @@ def _live(plugin, machine, cluster):
     plugin.start().kubelet.unprepare(ref)
 
 
-def rules(*kinds):
-    """Rights of the roles of these kinds: namespace or empty, group, resource, verb."""
-    return {
-        (body["metadata"].get("namespace", ""), group, resource, verb)
-        for body in chart.objects()
-        if body["kind"] in kinds
-        for rule in body["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def needed(calls):
-    """Rights that calls need. Those to objects of the cluster are for all namespaces."""
-    return {
-        (
-            chart.NAMESPACE if call.resource == "pods" else "",
-            call.group,
-            "/".join(filter(None, (call.resource, call.subresource))),
-            call.verb,
-        )
-        for call in calls
-        if call.resource
-    }
+def rights(values=None):
+    return rbac_rules.granted(chart.part(chart.objects(values), "kubelet-plugin"))
 
 
 def test_what_the_plugin_asks_for_is_allowed_and_nothing_else_is(calls):
-    assert rules("Role", "ClusterRole") == needed(calls) | BY_THE_API_SERVER
+    assert rbac_rules.refused(rights(), calls) == []
+    assert rbac_rules.unused(rights(), calls) == BY_THE_API_SERVER
+
+
+def test_who_patches_the_status_of_a_claim_has_the_right_that_is_looked_for_besides(calls):
+    patched = [call for call in calls if call.subresource == "status"]
+    assert {(call.resource, call.verb) for call in patched} == {("resourceclaims", "patch")}
+    [right] = BY_THE_API_SERVER
+    assert right.verb == f"associated-node:{patched[0].verb}"
 
 
 def test_pods_are_touched_in_the_driver_s_own_namespace_alone(calls):
@@ -109,15 +100,28 @@ def test_other_paths_than_those_of_objects_are_open_to_every_account(calls):
     assert paths <= {"/version", "/apis", "/apis/resource.k8s.io"}
 
 
-def test_status_entries_of_other_drivers_may_not_be_written():
-    [rule] = [
-        rule
-        for rule in chart.the(chart.objects(), "ClusterRole")["rules"]
-        if rule["resources"] == ["resourceclaims/driver"]
-    ]
-    assert rule["resourceNames"] == ["gpu.nvidia.com"]
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.example.com"])
+def test_status_entries_of_other_drivers_may_not_be_written(driver):
+    named = rights({"settings": {"driverName": driver}})
+    [name] = [right.name for right in named if right.resource == "resourceclaims/driver"]
+    assert name == driver
 
 
 def test_without_pods_for_mps_daemons_there_is_no_right_to_pods():
-    bodies = chart.objects({"settings": {"mpsLauncher": "process"}})
-    assert not [body for body in bodies if body["kind"] in ("Role", "RoleBinding")]
+    assert "pods" in {right.resource for right in rights()}
+    values = {"settings": {"mpsLauncher": "process"}}
+    assert "pods" not in {right.resource for right in rights(values)}
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_the_roles_for_hosts_without_the_chart_are_those_of_the_chart(kind):
+    ours = chart.the(chart.part(chart.objects(), "kubelet-plugin"), kind)
+    bodies = list(yaml.safe_load_all((chart.DEPLOY / "rbac.yaml").read_text("utf-8")))
+    other = chart.the(bodies, kind)
+    assert other["metadata"]["name"] == ours["metadata"]["name"]
+    assert other["rules"] == ours["rules"]
+    assert rbac_rules.bound(bodies) == {
+        account: roles
+        for account, roles in rbac_rules.bound(chart.objects()).items()
+        if account.endswith("/dra-driver-kubelet-plugin")
+    }

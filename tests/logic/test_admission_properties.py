@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.logic import admission, admitted, advice, config_choice
+from dra_driver.logic import admission, admitted, advice, classes, config_choice
 from dra_driver.model import claims, slices
 
 PARAMETERS = [
@@ -14,7 +14,7 @@ PARAMETERS = [
     *(case.parameters for case in config_cases.ILLEGAL.values()),
 ]
 NAMES = ["a", "b", "c", "c/x", "c/y"]
-CLASSES = list(admitted.class_types(reviews.DRIVER))
+CLASSES = list(classes.types(reviews.DRIVER))
 
 entries = st.builds(
     lambda parameters, requests, driver: reviews.config(parameters, *requests, driver=driver),
@@ -42,7 +42,7 @@ def results(requests):
             name = request["name"] + (f"/{inner['name']}" if "name" in inner else "")
             device = slices.DeviceId(reviews.DRIVER, "node", "device")
             device_class = inner["deviceClassName"]
-            yield claims.Result(name, device), admitted.class_types(reviews.DRIVER)[device_class]
+            yield claims.Result(name, device), classes.types(reviews.DRIVER)[device_class]
 
 
 def refused_by_the_plugin(requests, configs):

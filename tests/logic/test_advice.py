@@ -99,6 +99,33 @@ def test_tolerations_of_alternatives_are_looked_at():
     ]
 
 
+# Devices that there are none of
+
+NO_VFIO = (
+    "deviceClassName: this version of the driver offers no VFIO devices: it stays without a "
+    "device. In a container ask for class gpu.nvidia.com; virtual machines need NVIDIA's own driver"
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "inner"), [("v1", ".exactly"), ("v1beta2", ".exactly"), ("v1beta1", "")]
+)
+def test_vfio_devices_are_not_offered(version, inner):
+    requests = [reviews.request("vm", "vfio.gpu.nvidia.com")]
+    expected = [f"spec.devices.requests[0]{inner}.{NO_VFIO}"]
+    assert warned(version=version, requests=requests) == expected
+    own = [reviews.config(config_cases.vfio(), "vm")]
+    assert warned(version=version, requests=requests, configs=own) == expected
+
+
+def test_vfio_devices_are_not_offered_as_alternatives_either():
+    inner = {"name": "vm", "deviceClassName": "vfio.gpu.nvidia.com"}
+    request = reviews.request("one", firstAvailable=[inner, {"deviceClassName": "gpu.nvidia.com"}])
+    assert warned("resourceclaimtemplates", requests=[request]) == [
+        f"spec.spec.devices.requests[0].firstAvailable[0].{NO_VFIO}"
+    ]
+
+
 # Memory
 
 MEMORY = (

@@ -34,6 +34,45 @@ def test_a_node_works_as_long_as_there_is_no_problem(findings):
     assert diagnosis.summary(findings).startswith(f"{len(problems)} problem")
 
 
+MORE = "... more"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(list(diagnosis.Level)), st.text(max_size=300)), max_size=40),
+    st.integers(min_value=60, max_value=4096),
+)
+def test_what_is_told_in_short_is_never_longer_than_it_may_be(told, limit):
+    findings = [diagnosis.Finding(level, "check", "/path", text, "mend") for level, text in told]
+    text = diagnosis.brief(findings, limit=limit, more=MORE)
+    assert len(text.encode()) <= limit
+    problems = diagnosis.of_level(findings, diagnosis.Level.PROBLEM)
+    whole = "\n".join([f"{diagnosis.summary(findings)}.", *map(diagnosis.told, problems)])
+    if len(whole.encode()) <= limit:
+        assert text == whole
+    else:
+        head, _, more = text.rpartition("\n")
+        assert more == MORE
+        assert whole.startswith(head)
+        # Nothing is left out that had room: one character has four bytes at most.
+        assert len(text.encode()) > limit - 4
+
+
+def test_what_is_told_in_short_is_each_problem_with_its_remedy():
+    findings = [
+        diagnosis.fine("a", "/a", "is there"),
+        diagnosis.problem("b", "/b", "broken", "mend it"),
+        diagnosis.note("c", "/c", "so so", "think"),
+        diagnosis.problem("d", "/d", "bent", "straighten it"),
+    ]
+    assert diagnosis.brief(findings, limit=4096, more=MORE).splitlines() == [
+        "2 problems, 1 note, 1 fine.",
+        "b /b: broken. Remedy: mend it",
+        "d /d: bent. Remedy: straighten it",
+    ]
+    assert diagnosis.hindrance(findings) == "b /b: broken. Remedy: mend it"
+    assert diagnosis.hindrance(findings[:1]) is None
+
+
 def test_findings_are_counted_by_level():
     findings = [
         diagnosis.problem("a", "/a", "broken", "mend it"),

@@ -64,10 +64,11 @@ def test_its_container_runs_the_supervisor_and_is_ready_when_the_daemon_is():
 
 def test_it_sees_the_daemon_s_directory_where_it_is_and_the_driver_where_the_plugin_sees_it():
     spec = pod()["spec"]
-    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"]}
+    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
     mounts = {
         mount["mountPath"]: (paths[mount["name"]], mount.get("readOnly", False))
         for mount in spec["containers"][0]["volumeMounts"]
+        if mount["name"] in paths
     }
     assert mounts == {
         DIRECTORY: (DIRECTORY, False),
@@ -78,12 +79,41 @@ def test_it_sees_the_daemon_s_directory_where_it_is_and_the_driver_where_the_plu
 
 def test_without_a_memory_of_its_own_it_keeps_that_of_its_pod():
     spec = pod(private_shm=False)["spec"]
-    assert [one["name"] for one in spec["volumes"]] == ["daemon", "driver"]
+    assert [one["name"] for one in spec["volumes"]] == ["daemon", "driver", "tmp"]
     assert "/dev/shm" not in {one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
 
 
 def test_it_has_no_credentials():
-    assert pod()["spec"]["automountServiceAccountToken"] is False
+    spec = pod(dataclasses.replace(SITE, service_account="mps"))["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["serviceAccountName"] == "mps"
+    assert "serviceAccountName" not in pod()["spec"]
+
+
+def test_it_is_pulled_with_the_secrets_of_its_namespace():
+    spec = pod(dataclasses.replace(SITE, image_pull_secrets=("one", "two")))["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+    assert "imagePullSecrets" not in pod()["spec"]
+
+
+def test_what_it_may_write_is_its_daemon_s_directory_and_memory():
+    spec = pod()["spec"]
+    [container] = spec["containers"]
+    assert container["securityContext"] == {
+        "privileged": True,
+        "runAsUser": 0,
+        "readOnlyRootFilesystem": True,
+    }
+    writable = {one["name"] for one in container["volumeMounts"] if not one.get("readOnly")}
+    assert writable == {"daemon", "tmp", "shm"}
+    [tmp] = [one for one in spec["volumes"] if one["name"] == "tmp"]
+    assert tmp["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Mi"}
+
+
+def test_of_the_host_it_has_no_more_than_processes_and_directories():
+    spec = pod()["spec"]
+    assert spec["hostPID"] is True
+    assert not {"hostNetwork", "hostIPC", "hostUsers"} & spec.keys()
 
 
 def test_its_name_is_one_for_a_label_too_and_tells_nodes_and_drivers_apart():
@@ -114,6 +144,8 @@ def test_a_pod_that_is_as_it_would_be_made_now_is_kept(phase):
         there(phase="Succeeded"),
         there(pod(dataclasses.replace(SITE, image="older"))),
         there(pod(dataclasses.replace(SITE, driver_root="/"))),
+        there(pod(dataclasses.replace(SITE, service_account="another"))),
+        there(pod(dataclasses.replace(SITE, image_pull_secrets=("another",)))),
         there(pod(node_uid="the node was made again")),
         there(annotations=None),
     ],

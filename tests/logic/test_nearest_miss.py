@@ -117,6 +117,21 @@ def test_another_class_is_asked_for():
     assert found == ['ask for class gpu rather than mig in request "gpu"']
 
 
+def test_of_classes_with_the_same_devices_the_one_with_the_shortest_name_is_asked_for():
+    found = changes(
+        device_class(f"{A}.type == 'mig'", name="mig"),
+        device_class(f"{A}.type == 'gpu' && !('shared' in {A})", name="alone.gpu"),
+        device_class(f"{A}.type == 'gpu'"),
+        device_class(f"{A}.type == 'spare'", name="spare"),
+        pool("a", gpu("x", type="gpu"), gpu("y", type="spare")),
+        claim("mine", request(of_class="mig")),
+    )
+    assert found == [
+        'ask for class gpu rather than mig in request "gpu"',
+        'ask for class spare rather than mig in request "gpu"',
+    ]
+
+
 def test_how_many_devices_agree_and_are_free_is_told_beside_dropping_the_constraint():
     about = explain(
         "claim/mine",

@@ -141,6 +141,25 @@ def test_a_container_gets_its_command_arguments_and_environment(node, agent):
     assert asked.env == {"A": "1", "EMPTY": ""}
 
 
+def test_a_variable_may_be_a_field_of_the_pod(node, agent):
+    fields = {"NAME": "metadata.name", "NODE": "spec.nodeName", "IP": "status.podIP"}
+    container = kubelet_node.container("main") | {
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in fields.items()
+        ]
+        + [{"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]
+    }
+    node.run_pod("train", {}, container)
+    node.wait_phase("train", "Running")
+    assert node.engine.started[0].asked.env == {
+        "NAME": "train",
+        "NODE": kubelet_node.NODE,
+        "IP": "",
+        "SECRET": "",
+    }
+
+
 def test_a_pod_without_a_claim_for_a_name_that_its_status_lists_runs(node, agent):
     pod = node.client.create(
         kube.PODS,

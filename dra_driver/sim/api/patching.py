@@ -29,6 +29,7 @@ MERGE_KEYS: Mapping[str, str] = MappingProxyType(
         "hostIPs": "ip",
         "imagePullSecrets": "name",
         "initContainers": "name",
+        "matchConditions": "name",
         "ownerReferences": "uid",
         "podIPs": "ip",
         "ports": "containerPort",
@@ -41,6 +42,7 @@ MERGE_KEYS: Mapping[str, str] = MappingProxyType(
         "volumeDevices": "devicePath",
         "volumeMounts": "mountPath",
         "volumes": "name",
+        "webhooks": "name",
     }
 )
 """Lists whose entries are merged by a key, in the kinds that are served: field name -> key."""

@@ -134,6 +134,12 @@ CONTAINERS = {"containers": [{"name": "a", "image": "x", "env": [{"name": "E", "
             id="fields that are not retained go",
         ),
         pytest.param(
+            {"webhooks": [{"name": "w", "clientConfig": {"caBundle": "YQ==", "url": "x"}}]},
+            {"webhooks": [{"name": "w", "clientConfig": {"url": "y"}}]},
+            {"webhooks": [{"name": "w", "clientConfig": {"caBundle": "YQ==", "url": "y"}}]},
+            id="what a webhook has besides stays",
+        ),
+        pytest.param(
             {"requests": [{"name": "a"}]},
             {"requests": [{"name": "b"}]},
             {"requests": [{"name": "b"}]},

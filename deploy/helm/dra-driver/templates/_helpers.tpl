@@ -25,6 +25,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "dra-driver.mpsServiceAccount" -}}
+{{ default (printf "%s-mps-daemon" (include "dra-driver.fullname" .)) .Values.settings.mpsServiceAccount }}
+{{- end }}
+
 {{- define "dra-driver.selector" -}}
 app.kubernetes.io/name: {{ include "dra-driver.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -89,6 +93,16 @@ v1beta1
 {{- if not .Values.settings.mpsImage }}
 {{- $_ := set $own "mpsImage" (include "dra-driver.image" .) }}
 {{- end }}
+{{- if eq .Values.settings.mpsLauncher "pod" }}
+{{- $_ := set $own "mpsServiceAccount" (include "dra-driver.mpsServiceAccount" .) }}
+{{- if not .Values.settings.mpsImagePullSecrets }}
+{{- $names := list }}
+{{- range .Values.imagePullSecrets }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $_ := set $own "mpsImagePullSecrets" $names }}
+{{- end }}
+{{- end }}
 {{- /* YAML 1.1 reads an `off` without quotes as false. */}}
 {{- $given := deepCopy .Values.settings }}
 {{- range $part := prepend $given.gpus $given }}
@@ -110,7 +124,12 @@ v1beta1
 {{- end }}
 
 {{- define "dra-driver.flags" -}}
-{{- range $name, $value := include "dra-driver.settings" . | fromJson }}
+{{- include "dra-driver.flagsOf" (include "dra-driver.settings" . | fromJson) }}
+{{- end }}
+
+{{- /* A flag for each setting of a dict; those that are empty are left out. */}}
+{{- define "dra-driver.flagsOf" -}}
+{{- range $name, $value := . }}
 {{- $text := include "dra-driver.text" $value }}
 {{- if $text }}
 - {{ printf "--%s=%s" (kebabcase $name) $text | quote }}

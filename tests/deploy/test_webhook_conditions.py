@@ -1,119 +1,29 @@
-"""deploy/webhook.yaml: objects as Kubernetes knows them, no right too many, who is asked when."""
+"""Which objects the API server asks the webhook about, and which wait for nobody."""
 
 import json
-import pathlib
 
+import chart
 import config_cases
-import kubernetes
 import pytest
-import served_api
 import webhook_reviews as reviews
-import webhook_scene
-import yaml
 
-from dra_driver import webhook_settings
-from dra_driver.adapters import kube
-from dra_driver.apps import webhook, webhook_certificates
 from dra_driver.logic import admission, admitted
 
-DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
-OBJECTS = list(yaml.safe_load_all((DEPLOY / "webhook.yaml").read_text()))
-MODELS = {
-    "Deployment": "V1Deployment",
-    "PodDisruptionBudget": "V1PodDisruptionBudget",
-    "ValidatingWebhookConfiguration": "V1ValidatingWebhookConfiguration",
-    "ServiceAccount": "V1ServiceAccount",
-    "Secret": "V1Secret",
-    "Service": "V1Service",
-    "Role": "V1Role",
-    "RoleBinding": "V1RoleBinding",
-    "ClusterRole": "V1ClusterRole",
-    "ClusterRoleBinding": "V1ClusterRoleBinding",
-}
-DEFAULTS = webhook_settings.Webhook()
+
+def hooks(values=None):
+    bodies = chart.part(chart.objects(values), "webhook")
+    return chart.the(bodies, "ValidatingWebhookConfiguration")["webhooks"]
 
 
-def the(kind):
-    (found,) = [one for one in OBJECTS if one["kind"] == kind]
-    return found
-
-
-@pytest.mark.parametrize("body", OBJECTS, ids=lambda body: body["kind"])
-def test_each_object_is_one_that_kubernetes_knows(body):
-    """A field that a model does not have would be lost on the way through it."""
-    api = kubernetes.client.ApiClient()
-    model = api.deserialize(json.dumps(body), MODELS[body["kind"]], "application/json")
-    assert api.sanitize_for_serialization(model) == body
-
-
-def test_the_names_are_those_of_the_settings():
-    service, configuration = the("Service"), the("ValidatingWebhookConfiguration")
-    assert service["metadata"] == {"name": DEFAULTS.service, "namespace": DEFAULTS.namespace}
-    assert the("Secret")["metadata"]["name"] == DEFAULTS.secret
-    assert configuration["metadata"]["name"] == DEFAULTS.configuration
-    for hook in configuration["webhooks"]:
-        expected = {"name": DEFAULTS.service, "namespace": DEFAULTS.namespace, "path": webhook.PATH}
-        assert hook["clientConfig"] == {"service": expected}
-    namespaces = {one["metadata"].get("namespace", DEFAULTS.namespace) for one in OBJECTS}
-    assert namespaces == {DEFAULTS.namespace}
-
-
-def test_the_pods_are_found_by_the_service_and_spared_by_the_budget():
-    deployment = the("Deployment")["spec"]
-    labels = deployment["template"]["metadata"]["labels"]
-    assert deployment["selector"]["matchLabels"] == labels
-    assert the("Service")["spec"]["selector"] == labels
-    assert the("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
-    assert deployment["replicas"] == 2
-    (container,) = deployment["template"]["spec"]["containers"]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {
-        "https": int(DEFAULTS.address.rpartition(":")[2]),
-        "status": int(DEFAULTS.status_address.rpartition(":")[2]),
-    }
-    (port,) = the("Service")["spec"]["ports"]
-    assert port["targetPort"] in ports
-    for probe in ("livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["port"] in ports
-
-
-def test_the_webhook_does_what_its_roles_allow_and_they_allow_no_more(tmp_path):
-    allowed = {
-        (verb, resource, name)
-        for kind in ("Role", "ClusterRole")
-        for rule in the(kind)["rules"]
-        for verb in rule["verbs"]
-        for resource in rule["resources"]
-        for name in rule["resourceNames"]
-    }
-    served = served_api.ServedApi(tmp_path)
-    try:
-        body = {"metadata": {"name": DEFAULTS.namespace}}
-        served.client.create(kube.NAMESPACES, body)
-        served.client.create(webhook_certificates.SECRETS, the("Secret"), DEFAULTS.namespace)
-        served.client.create(
-            webhook_certificates.CONFIGURATIONS, the("ValidatingWebhookConfiguration")
-        )
-        served.calls.clear()
-        webhook_certificates.SelfManaged(webhook_scene.settings(), served.client).get()
-        assert {(call.verb, call.resource, call.name) for call in served.calls} == allowed
-    finally:
-        served.close()
-
-
-# Who is asked
-
-
-@pytest.fixture(scope="module")
-def asked():
-    """Which of the webhooks are asked about a review, as the API server finds out."""
+def asker(values=None):
+    """What tells which of the webhooks are asked about a review, as the API server finds out."""
     cel = pytest.importorskip("cel_expr_python.cel", reason="no wheel of CEL's own runtime")
     config = cel.NewEnvConfigFromYaml("name: conditions\nextensions:\n- name: optional\n")
     names = ("object", "oldObject", "request")
     environment = cel.NewEnv(config=config, variables=dict.fromkeys(names, cel.Type.DYN))
     conditions = [
         (hook["name"], condition["name"], environment.compile(condition["expression"]))
-        for hook in the("ValidatingWebhookConfiguration")["webhooks"]
+        for hook in hooks(values)
         for condition in hook["matchConditions"]
     ]
 
@@ -135,8 +45,13 @@ def asked():
     return ask
 
 
+@pytest.fixture(scope="module")
+def asked():
+    return asker()
+
+
 def test_both_hear_of_the_same_resources():
-    first, second = the("ValidatingWebhookConfiguration")["webhooks"]
+    first, second = hooks()
     assert first["rules"] == second["rules"]
     (rule,) = first["rules"]
     assert rule == {
@@ -200,6 +115,10 @@ REQUESTS = [
     reviews.request(
         "gpu", firstAvailable=[{"name": "a", "deviceClassName": "x", "selectors": NUMA}]
     ),
+    reviews.request("gpu", "vfio.gpu.nvidia.com"),
+    reviews.request(
+        "gpu", firstAvailable=[{"name": "a", "deviceClassName": "vfio.gpu.nvidia.com"}]
+    ),
 ]
 
 
@@ -215,10 +134,37 @@ def test_whoever_would_be_warned_is_asked_about(asked, resource, version):
         expected = bool(admission.decide(review, reviews.DRIVER).warnings)
         assert asked(review) == (["advice"] if expected else []), request
         warned += expected
-    assert warned == 5
+    assert warned == 7
 
 
 def test_classes_are_asked_about_if_their_expressions_read_the_drivers_attributes(asked):
     for selectors, expected in ((NUMA, ["advice"]), (FOREIGN, [])):
         body = reviews.made("deviceclasses", selectors=selectors)
         assert asked(reviews.review("deviceclasses", body=body)) == expected
+
+
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.example.com"])
+@pytest.mark.parametrize("version", admitted.VERSIONS)
+def test_the_classes_of_the_chart_are_stored_before_there_is_a_webhook(driver, version):
+    """Helm makes them after the configuration of the webhook: else an install would not end."""
+    values = {
+        "resourceApiVersion": version,
+        "settings": {"driverName": driver},
+        "deviceClasses": {"shared": True},
+    }
+    ask = asker(values)
+    bodies = [body for body in chart.objects(values) if body["kind"] == "DeviceClass"]
+    assert len(bodies) >= 3
+    for body in bodies:
+        assert ask(reviews.review("deviceclasses", version, body)) in ([], ["advice"])
+    [advice] = [hook for hook in hooks(values) if hook["name"].startswith("advice.")]
+    assert advice["failurePolicy"] == "Ignore"
+
+
+def test_another_driver_name_is_looked_for_in_the_conditions():
+    ask = asker({"settings": {"driverName": "gpu.example.com"}})
+    own = reviews.config(config_cases.gpu(), driver="gpu.example.com")
+    for configs, expected in (([own], ["configs"]), ([OWN], [])):
+        body = reviews.made("resourceclaims", configs=configs)
+        assert ask(reviews.review("resourceclaims", body=body)) == expected
+    assert "nvidia" not in json.dumps(hooks({"settings": {"driverName": "gpu.example.com"}}))

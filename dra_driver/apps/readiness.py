@@ -1,0 +1,111 @@
+"""Whether claims can be prepared and devices are offered, and what is waited for if not.
+
+The plugin goes on by itself once that is there; this only tells, in the log and to the probe.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from dra_driver import telemetry
+from dra_driver.apps import inventory
+
+LOOK_AGAIN = 10.0
+"""Seconds between looks when nothing is heard."""
+PAUSE = 1.0
+"""Seconds between two looks, at least."""
+_SLOW = (
+    "the GPUs were not looked at yet: NVML does not come back. Remedy: dmesg | grep -i -e nvrm -e "
+    "xid on the node tells of cards that do not answer"
+)
+_UNPUBLISHED = "ResourceSlices are not published yet"
+
+
+class Readiness:
+    """Looks at what the driver needs all the time, and asks the API server when it has to."""
+
+    def __init__(
+        self,
+        gpus: inventory.Inventory,
+        *,
+        missing: Callable[[Sequence[int]], str | None],
+        published: Callable[[], bool],
+        ask: Callable[[], str | None],
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            gpus: what the node has.
+            missing: which device nodes of the GPUs with these minor numbers are missing.
+            published: whether this instance has published slices, or another one does.
+            ask: what is wrong with the API server, for this driver; None if nothing is.
+        """
+        self._gpus = gpus
+        self._missing = missing
+        self._published = published
+        self._ask = ask
+        self._log = telemetry.logger("readiness")
+        self._doubted = threading.Event()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._cluster: str | None = None
+        self._told: str | None = None
+        self._thread = threading.Thread(target=self._run, name="readiness", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; a question that was asked is not waited for."""
+        self._stop.set()
+        self._wake.set()
+
+    def changed(self) -> None:
+        """What there is may have changed."""
+        self._wake.set()
+
+    def doubt(self) -> None:
+        """Slices could not be published: ask why."""
+        self._doubted.set()
+        self._wake.set()
+
+    def hindrance(self) -> str | None:
+        """What is waited for now, with what to do about it; None if that is nothing."""
+        return self._known() or (None if self._published() else _UNPUBLISHED)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001 - a thread that ends would never tell anything again
+                self._log.exception("looking for what is missing failed unexpectedly")
+            self._stop.wait(PAUSE)
+            self._wake.wait(LOOK_AGAIN)
+
+    def _look(self) -> None:
+        if self._doubted.is_set():
+            self._doubted.clear()
+            if not self._published():
+                self._cluster = self._ask()
+        known = self._known()
+        if known == self._told:
+            return
+        self._told = known
+        if known is not None:
+            self._log.warning("not ready", reason=known)
+        else:
+            self._log.info("nothing is waited for any more")
+
+    def _known(self) -> str | None:
+        if not self._gpus.wait_first(0):
+            return _SLOW
+        seen = self._gpus.snapshot
+        if seen.problem is not None:
+            # NVML does not tell apart whether a module or a device node is missing.
+            nodes = self._missing(())
+            return f"no GPU can be seen: {seen.problem}" + (f". Also: {nodes}" if nodes else "")
+        missing = self._missing([card.gpu.minor for card in seen.cards]) if seen.cards else None
+        if missing is not None:
+            return missing
+        return None if self._published() else self._cluster

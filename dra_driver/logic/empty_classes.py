@@ -1,0 +1,42 @@
+"""Requests that can get a device nowhere, since their class has none in the whole cluster."""
+
+from collections.abc import Iterator
+
+from dra_driver.logic import candidacy, classes, demand, selection, snapshots
+from dra_driver.model import sharing
+
+_DRIVER = snapshots.DRIVER
+
+
+def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
+    """A sentence for each such request, if any devices are published at all."""
+    seen = {
+        candidate.id: candidate
+        for node in snapshot.nodes
+        for candidate in snapshot.inventory.seen(node).candidates
+    }
+    if not seen:
+        return
+    for item in plan:
+        for want in item.wants:
+            if not any(_is_of_class(candidate, want) for candidate in seen.values()):
+                yield f'request "{want.name}": {_reason(want.device_class.name)}'
+
+
+def _reason(name: str) -> str:
+    if classes.types(_DRIVER).get(name) is sharing.DeviceType.VFIO:
+        return (
+            f"{classes.NO_VFIO}, and class {name} is for them. In a container ask for class "
+            f"{_DRIVER}; virtual machines need NVIDIA's own driver"
+        )
+    return f"no node sees a device of class {name}"
+
+
+def _is_of_class(candidate: candidacy.Candidate, want: demand.Want) -> bool:
+    try:
+        return all(
+            selector.matches(candidate.device, candidate.id.driver)
+            for selector in want.class_selectors
+        )
+    except selection.EvaluationError:
+        return False

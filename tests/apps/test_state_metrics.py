@@ -1,0 +1,100 @@
+"""Gauges of a running plugin: what is true of the node now."""
+
+import functools
+
+import polling
+import pytest
+import scraping
+import sharing_node
+
+from dra_driver.sim import gpu_errors, gpu_faults
+from dra_driver.sim.api import options
+
+
+@pytest.fixture
+def metrics_port():
+    return scraping.free_port()
+
+
+@pytest.fixture
+def gauges(metrics_port):
+    return functools.partial(scraping.plugin, metrics_port)
+
+
+@pytest.fixture
+def started(own_plugin, metrics_port):
+    """Starts a plugin; metrics are served once it answers calls."""
+
+    def start(**options):
+        plugin = own_plugin(metrics_address=f"127.0.0.1:{metrics_port}", **options).start()
+        plugin.kubelet.unprepare()
+        return plugin
+
+    return start
+
+
+def gpus(found):
+    return {state: found[f'dra_driver_gpus{{state="{state}"}}'] for state in ("offered", "lost")}
+
+
+def test_a_gpu_that_does_not_answer_is_failed(started, gauges, own_machine):
+    started()
+    polling.until(lambda: gpus(gauges()) == {"offered": 2, "lost": 0})
+    gpu_faults.inject(
+        own_machine.simulation,
+        uuid=own_machine.uuid("gpu-1"),
+        error=gpu_errors.CODES["NVML_ERROR_GPU_IS_LOST"],
+    )
+    polling.until(lambda: gauges()['dra_driver_gpus{state="failed"}'] == 1)
+    assert gpus(gauges()) == {"offered": 1, "lost": 1}
+
+
+def daemons(found):
+    return [found[f'dra_driver_mps_daemons{{state="{state}"}}'] for state in ("ready", "down")]
+
+
+def test_a_gpu_that_falls_off_the_bus_is_lost_until_it_is_back(started, gauges, own_machine):
+    started()
+    polling.until(lambda: gpus(gauges()) == {"offered": 2, "lost": 0})
+    own_machine.lose_gpus("gpu-1")
+    polling.until(lambda: gpus(gauges()) == {"offered": 1, "lost": 1})
+    own_machine.heal_gpus()
+    polling.until(lambda: gpus(gauges()) == {"offered": 2, "lost": 0})
+
+
+def test_partitions_of_a_gpu_count_as_one_gpu(started, gauges):
+    started(gpus="h100-80gb-hbm3:3", mig_mode="dynamic")
+    polling.until(lambda: gpus(gauges()) == {"offered": 3, "lost": 0})
+
+
+def test_a_daemon_is_ready_while_a_claim_needs_it_and_down_when_it_does_not_run(
+    started, gauges, own_machine, own_cluster
+):
+    plugin = started(shares="memory")
+    ref = own_cluster.claim(sharing_node.share("gpu-0", memory=10) | {"request": "gpu"})
+    plugin.kubelet.prepare(ref)
+    polling.until(lambda: daemons(gauges()) == [1, 0])
+    assert gauges()["dra_driver_prepared_claims"] == 1
+    [use] = own_machine.record(ref).sharing.mps
+    file = own_machine.plugin / "mps" / use.domain / "daemon.json"
+    kept = file.rename(file.with_name("kept"))
+    polling.until(lambda: daemons(gauges()) == [0, 1])
+    kept.rename(file)
+    polling.until(lambda: daemons(gauges()) == [1, 0])
+    plugin.kubelet.unprepare(ref)
+    assert daemons(gauges()) == [0, 0]
+    assert gauges()["dra_driver_prepared_claims"] == 0
+
+
+def test_slices_are_published_once_the_api_server_took_them(started, gauges, own_cluster):
+    def rule(call):
+        slices = call.resource == "resourceslices" and call.verb == "create"
+        return options.Fault(status=503) if slices else None
+
+    with own_cluster.faults.where(rule):
+        plugin = started()
+        plugin.wait_log("ResourceSlices not published")
+        assert gauges()["dra_driver_slices_published"] == 0
+        assert gauges()["dra_driver_publish_errors_total"] > 0
+    own_cluster.wait_devices("gpu-0", "gpu-1")
+    polling.until(lambda: gauges()["dra_driver_slices_published"] == 1)

@@ -1,0 +1,28 @@
+"""The pods of MPS daemons that the plugin makes with the chart's flags."""
+
+import chart
+
+from dra_driver.adapters import driver_root, kube, mps_local
+from dra_driver.apps import mps_pods
+from dra_driver.logic import mps_pod
+from dra_driver.model import mps
+
+_DAEMON = mps.daemon(
+    root="/var/lib/kubelet/plugins/gpu.nvidia.com/mps",
+    daemon_id="00112233445566aa",
+    device="GPU-1",
+    shm_bytes=2**30,
+    limits=mps.Limits(30, 2**30),
+)
+
+
+def pod(values: chart.Json | None = None) -> chart.Json:
+    """One of them, on the node node-1."""
+    config = chart.plugin_settings(values)
+    seen = config.driver_root_seen
+    assert seen is not None
+    root = driver_root.Root(str(config.driver_root), seen)
+    processes = mps_local.LocalLauncher(seen, private_shm=True)
+    client = kube.Client.__new__(kube.Client)  # It is not asked anything.
+    site = mps_pods.launcher(config, client, root, processes)._site
+    return mps_pod.body(site, _DAEMON, node_uid="node-uid", private_shm=True)

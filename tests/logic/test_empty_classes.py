@@ -1,0 +1,71 @@
+"""Classes of which no node sees a device."""
+
+from explain_scene import (
+    A,
+    claim,
+    device_class,
+    explain,
+    gpu,
+    held,
+    pool,
+    request,
+    wanted,
+)
+
+VFIO = device_class(f"{A}.type == 'vfio'", name="vfio.gpu.nvidia.com")
+GPUS = device_class(f"{A}.type == 'gpu'")
+NO_VFIO = (
+    "this version of the driver offers no VFIO devices, and class vfio.gpu.nvidia.com is for them. "
+    "In a container ask for class gpu.nvidia.com; virtual machines need NVIDIA's own driver"
+)
+
+
+def reasons(*bodies):
+    return explain("claim/mine", *bodies).reasons
+
+
+def test_a_claim_for_vfio_devices_is_told_that_there_are_none():
+    asked = claim("mine", request(of_class="vfio.gpu.nvidia.com"))
+    nodes = [pool("a", gpu("x", type="gpu")), pool("b", gpu("y", type="gpu"))]
+    assert reasons(VFIO, *nodes, asked) == (f'request "gpu": {NO_VFIO}',)
+
+
+def test_where_another_driver_offers_vfio_devices_they_are_as_any_others():
+    asked = claim("mine", request(of_class="vfio.gpu.nvidia.com"))
+    nodes = [pool("a", gpu("x", type="gpu")), pool("b", gpu("y", type="vfio"))]
+    about = explain("claim/mine", VFIO, *nodes, asked)
+    assert (about.verdict, about.reasons) == ("fits", ())
+    # In use: for the time being, and not for good.
+    assert reasons(VFIO, *nodes, held("theirs", "b/y"), asked) == ()
+
+
+def test_a_class_that_fits_no_device_is_named():
+    asked = claim("mine", request(of_class="typo"))
+    odd = device_class(f"{A}.type == 'gpus'", name="typo")
+    assert reasons(odd, pool("a", gpu("x", type="gpu")), asked) == (
+        'request "gpu": no node sees a device of class typo',
+    )
+
+
+def test_of_requests_and_alternatives_those_are_named_whose_class_is_empty():
+    alternatives = [
+        {"name": "card", **wanted()},
+        {"name": "vm", **wanted(of_class="vfio.gpu.nvidia.com")},
+    ]
+    asked = claim("mine", request(name="plain"), {"name": "one", "firstAvailable": alternatives})
+    found = reasons(VFIO, GPUS, pool("a", gpu("x", type="gpu")), asked)
+    assert found == (f'request "one/vm": {NO_VFIO}',)
+
+
+def test_where_nothing_is_published_at_all_that_is_told_instead():
+    assert reasons(VFIO, claim("mine", request(of_class="vfio.gpu.nvidia.com"))) == ()
+
+
+def test_a_device_for_which_an_expression_fails_is_not_of_the_class():
+    none = device_class(f"{A}.type == 'gpus'", name="none")
+    odd = device_class(f"{A}.numa == 0", name="odd")
+    asked = claim("mine", request(of_class="none"), request(of_class="odd", name="near"))
+    assert reasons(none, odd, pool("a", gpu("x", type="gpu")), asked) == (
+        'request "gpu": no node sees a device of class none',
+        'request "near": no node sees a device of class odd',
+    )
