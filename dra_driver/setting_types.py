@@ -28,6 +28,15 @@ SharesText = Annotated[str, pydantic.BeforeValidator(_word), pydantic.AfterValid
 """`off`, `memory`, or a number of shares."""
 
 
+def _mode(value: object) -> object:
+    # As above.
+    return "off" if value is False else value
+
+
+MigMode = Annotated[mig.Mode, pydantic.BeforeValidator(_mode)]
+"""`dynamic`, `static` or `off`."""
+
+
 def _amount(text: str) -> str:
     try:
         amount = quantities.parse(text).value
@@ -58,7 +67,7 @@ class GpuRule(pydantic.BaseModel):
     )
 
     selector: Annotated[str, Field(min_length=1)]
-    mig_mode: mig.Mode | None = None
+    mig_mode: MigMode | None = None
     shares: SharesText | None = None
 
     @pydantic.model_validator(mode="after")

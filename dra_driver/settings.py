@@ -124,7 +124,7 @@ class KubeletPlugin(Settings):
         description="UID of the pod (downward API) when the DaemonSet updates with surge: old and "
         "new instance then have sockets of their own. Needs Kubernetes 1.33.",
     )
-    mig_mode: mig.Mode = Field(
+    mig_mode: setting_types.MigMode = Field(
         mig.Mode.DYNAMIC,
         description="What is done with MIG: dynamic makes instances for claims, static uses those "
         "that an administrator made, off hands out whole GPUs only.",

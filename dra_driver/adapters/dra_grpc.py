@@ -116,23 +116,26 @@ class Server:
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=WORKERS, thread_name_prefix=path.name
         )
-        self._server = grpc.server(
-            self._executor, options=(("grpc.max_receive_message_length", 4 * 1024 * 1024),)
-        )
+        self._handlers: list[grpc.GenericRpcHandler[Any, Any]] = []
+        self._server: grpc.Server | None = None
         self._identity: tuple[int, int] | None = None
 
     def add(self, service: str, handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]") -> None:
         """Serve the methods of a service, by their proto names."""
-        generic = grpc.method_handlers_generic_handler(service, dict(handlers))
-        self._server.add_generic_rpc_handlers((generic,))
+        self._handlers.append(grpc.method_handlers_generic_handler(service, dict(handlers)))
 
     def start(self) -> None:
-        """Serve, then let the socket be seen.
+        """Serve, then let the socket be seen; after an error it may be started again.
 
         Raises:
             errors.Fatal: the socket cannot be bound.
+            OSError: it does not get its name.
         """
+        if self._server is not None:
+            self._server.stop(None).wait()
         self._hidden.unlink(missing_ok=True)
+        options = (("grpc.max_receive_message_length", 4 * 1024 * 1024),)
+        self._server = grpc.server(self._executor, handlers=self._handlers, options=options)
         try:
             self._server.add_insecure_port(f"unix:{self._hidden}")
         except RuntimeError as error:
@@ -152,7 +155,8 @@ class Server:
             status = self._path.stat()
             if (status.st_dev, status.st_ino) == self._identity:
                 self._path.unlink()
-        self._server.stop(grace).wait(grace + 1)
+        if self._server is not None:
+            self._server.stop(grace).wait(grace + 1)
         self._executor.shutdown(wait=False)
 
 

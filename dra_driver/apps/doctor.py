@@ -86,9 +86,11 @@ def examine(
     )
     looking.start()
     looking.join(seconds)
+    # Asked first: what ends after it is among the parts.
+    late = looking.is_alive()
     parts = list(found)
     findings = [finding for part in parts for finding in part]
-    if len(parts) < len(_PARTS) and looking.is_alive():
+    if len(parts) < len(_PARTS) and late:
         findings.append(
             diagnosis.problem(
                 "time",

@@ -45,7 +45,7 @@ def missing_nodes(root: driver_root.DriverRoot, minors: Sequence[int]) -> str | 
     """Which device nodes of the GPUs with these minor numbers are missing; None if none is."""
     try:
         root.device_nodes(minors)
-    except errors.Retryable as error:
+    except (errors.Retryable, OSError) as error:
         return str(error)
     return None
 

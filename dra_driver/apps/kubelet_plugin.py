@@ -57,8 +57,8 @@ class KubeletPlugin:
         Raises:
             errors.Fatal: it cannot work as it is configured.
         """
-        self._start(stop)
         try:
+            self._start(stop)
             while not stop.wait(LONG):
                 pass
         finally:

@@ -93,6 +93,7 @@ class NodeAgent:
             errors.Fatal: the API server's address or credentials are not to be had.
         """
         self._config = config
+        self._user_agent = user_agent
         self._metrics = metrics
         self._on_health = on_health
         self._stop = threading.Event()
@@ -126,9 +127,7 @@ class NodeAgent:
             self._gpus,
             missing=hardware.missing,
             published=lambda: self._publisher.wait_published(0) or not self._instances.is_newest(),
-            ask=lambda: diagnosis.hindrance(
-                doctor_cluster.findings(config, partitions=False, user_agent=user_agent)
-            ),
+            ask=self._why_unpublished,
         )
         metrics.published_if(lambda: self._publisher.wait_published(0))
         self._claims = fetching.ApiClaims(self._client, self._stop)
@@ -227,6 +226,15 @@ class NodeAgent:
     def _publish_failed(self) -> None:
         self._metrics.publish_error()
         self._readiness.doubt()
+
+    def _why_unpublished(self) -> str | None:
+        """With a remedy, if the doctor knows one; else what the API server says of the slices."""
+        findings = doctor_cluster.findings(
+            self._config, partitions=False, user_agent=self._user_agent
+        )
+        failure = self._publisher.failure
+        said = f"ResourceSlices are not published: {failure}" if failure else None
+        return diagnosis.hindrance(findings) or said
 
     def _known(self) -> list[prepared.Record]:
         return list(self._store.records.contents().records.values())

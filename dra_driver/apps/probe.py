@@ -19,11 +19,10 @@ def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> No
         _check_registration(config)
         problem = _problem(config)
     except errors.Retryable:
-        # Where the plugin has to wait for their directories, there are no sockets yet.
-        awaited = node_directories.hindrance_of_sockets(config)
-        if awaited is None:
+        problem = node_directories.hindrance_of_sockets(config) or ""
+        if not problem:
             raise
-        problem = awaited
+        allow_starting = allow_starting and _waits_for(problem, config)
     if problem and not allow_starting:
         raise errors.Retryable(f"{config.service_socket}: {problem}")
 
@@ -37,6 +36,19 @@ def _check_registration(config: settings.KubeletPlugin) -> None:
             f"{config.registration_socket}: driver and service socket are {found}, and "
             f"{wanted} by these settings: give the probe the settings of the plugin"
         )
+
+
+def _waits_for(reason: str, config: settings.KubeletPlugin) -> bool:
+    """Whether a plugin without a registration socket is still to open it.
+
+    One that has lost it, with its directory, does not open it again: in its container even the
+    directory that the kubelet makes anew would be the old one.
+    """
+    try:
+        return _problem(config) == reason
+    except errors.Retryable:
+        # It waits for the directory of this socket, too, which it opens first.
+        return True
 
 
 def _problem(config: settings.KubeletPlugin) -> str:

@@ -101,6 +101,11 @@ class Publisher:
         """Whether all that is wanted has been seen to be there within `seconds`."""
         return self._published.wait(seconds)
 
+    @property
+    def failure(self) -> str:
+        """Why slices could not be published when that was tried last; empty if they could."""
+        return self._reason
+
     def _run(self) -> None:
         backoff = FIRST_BACKOFF
         rewrites = 0
@@ -215,6 +220,7 @@ class Publisher:
             return False
         settled = (wanted, versions, self._owner, self._version)
         if settled == self._settled:
+            self._reason = ""
             return False
         desired = publishing.contents(wanted)
         changes = publishing.reconcile(self._owner, desired, existing, self._accepted)

@@ -70,7 +70,7 @@ class Service:
         answers: dict[claims.ClaimUid, dra_grpc.Answer] = {}
         for ref in refs:
             if ref == PROBE:
-                answers[ref.uid] = dra_grpc.Answer(error=self._hindrance() or "")
+                answers[ref.uid] = dra_grpc.Answer(error=self._probed())
                 continue
             with telemetry.bound(
                 operation=operation,
@@ -80,6 +80,14 @@ class Service:
             ):
                 answers[ref.uid] = self._answer(operation, self._preparer, ref, deadline)
         return answers
+
+    def _probed(self) -> str:
+        """What keeps it from its work; empty if nothing does."""
+        try:
+            return self._hindrance() or ""
+        except Exception as error:  # noqa: BLE001 - a probe without an answer ends the container
+            self._log.exception("probe failed unexpectedly")
+            return f"probe failed unexpectedly: {type(error).__name__}: {error}"
 
     def _answer(
         self, operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, deadline: float

@@ -179,13 +179,21 @@ def neighbours(
                 check,
                 each.socket,
                 f"another plugin is active as {name}, with its service at {each.endpoint}",
-                "uninstall one of the two, or give this one another --driver-name; kubectl get "
-                "daemonsets -A lists both",
+                _remedy(each, own_directory),
             )
             for each in strange
         ]
     told = f"{name} is served by this driver" if same else f"nobody else is {name}"
     return [fine(check, looked_at, told)]
+
+
+def _remedy(strange: Neighbour, own_directory: str) -> str:
+    # Before it has opened its state, an instance of this installation is not known as such.
+    waiting = "if it is this driver, its log says what it waits for; else "
+    return (
+        f"{waiting if strange.endpoint.startswith(f'{own_directory}/') else ''}uninstall one of "
+        "the two, or give this one another --driver-name; kubectl get daemonsets -A lists both"
+    )
 
 
 def _products(found: Iterable[devices.Gpu]) -> str:

@@ -7,7 +7,7 @@ import api_cluster
 import doctor_scene
 import pytest
 
-from dra_driver import cli
+from dra_driver import cli, errors
 from dra_driver.adapters import dra_grpc
 from dra_driver.apps import doctor, doctor_node
 from dra_driver.logic import diagnosis
@@ -118,9 +118,10 @@ def test_what_goes_wrong_unexpectedly_leaves_what_was_found_before(node, capsys)
 def test_a_driver_that_does_not_come_back_is_not_waited_for(node):
     come_back = threading.Event()
 
-    def hanging(config):
+    def hanging(_config):
         come_back.wait(api_cluster.DEADLINE)
-        return hardware.simulated(config)
+        # Nothing of the node, which is cleared away meanwhile, is touched any more.
+        raise errors.Retryable("the test is over")
 
     findings = doctor.examine(node.configured(), hanging, seconds=1.0, user_agent="test")
     come_back.set()
@@ -129,6 +130,27 @@ def test_a_driver_that_does_not_come_back_is_not_waited_for(node):
         "time the NVIDIA driver: not looked at within 1 s"
     )
     assert "registration directory" in [finding.check for finding in findings]
+
+
+def test_what_is_found_at_the_last_moment_is_told(node, monkeypatch):
+    class Late(threading.Thread):
+        """Ends when time is up, and before it is asked whether it has."""
+
+        def start(self):
+            pass
+
+        def join(self, timeout=None):
+            pass
+
+        def is_alive(self):
+            self.run()
+            return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(doctor.threading, "Thread", Late)
+        patch.setattr(doctor, "_parts", lambda *_: iter([["a"], ["b"], ["c"]]))
+        findings = doctor.examine(node.configured(), hardware.simulated, user_agent="test")
+    assert findings == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -31,3 +31,9 @@ def test_nvidia_smi_is_that_of_the_driver_root_with_the_libraries_of_the_setting
 
     assert host.hardware(config).nvidia_smi.time_slice("GPU-1") == 2
     assert environ.read_bytes() == f"LD_LIBRARY_PATH={library.parent}\0".encode()
+
+
+def test_device_nodes_that_cannot_be_looked_for_are_a_reason_and_no_failure(tmp_path):
+    """As behind a mount that has gone."""
+    config = settings.KubeletPlugin(node_name="here", driver_root_seen=tmp_path / ("x" * 300))
+    assert "File name too long" in host.missing_nodes(host.installed_driver(config), [0])

@@ -9,7 +9,7 @@ import pytest
 
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import dra_grpc
-from dra_driver.apps import probe, serving
+from dra_driver.apps import node_directories, probe, serving
 
 
 def settings_for(machine, **flags):
@@ -87,6 +87,27 @@ def test_the_registration_socket_alone_is_not_enough(answering):
     config.service_socket.unlink()
     with pytest.raises(errors.Retryable, match=r"dra\.sock .*UNAVAILABLE"):
         probe.check(config, allow_starting=True)
+
+
+def test_a_plugin_whose_registration_directory_is_gone_has_to_be_started_again(answering, service):
+    """The directory that is made anew is another one: only a new container has that mounted."""
+    service.ready(object())
+    config = answering()
+    config.registration_socket.unlink()
+    config.registry.rmdir()
+    for flags in ({"allow_starting": True}, {}):
+        with pytest.raises(errors.Retryable, match=f"registration directory {config.registry}"):
+            probe.check(config, **flags)
+
+
+def test_a_plugin_that_waits_for_the_registration_directory_lives(answering, service):
+    config = answering()
+    config.registration_socket.unlink()
+    config.registry.rmdir()
+    service.waits_for(node_directories.hindrance_of_sockets(config))
+    probe.check(config, allow_starting=True)
+    with pytest.raises(errors.Retryable, match=f"registration directory {config.registry}"):
+        probe.check(config)
 
 
 def test_another_instance_s_sockets_do_not_count(answering):

@@ -1,9 +1,13 @@
 """The node's ResourceSlices: what is in them, and that they stay as they have to be."""
 
+import threading
+
 import api_cluster
 import plugin_process
 import pytest
+import structlog.testing
 
+from dra_driver import errors
 from dra_driver.adapters import kube
 from dra_driver.apps import publishing
 from dra_driver.logic import publishing as logic
@@ -309,3 +313,37 @@ def test_what_has_not_changed_is_not_written_out_and_compared_again(own_cluster,
     own_cluster.client.replace(kube.SLICES, body)
     api_cluster.wait_for(lambda: len(compared) > before, "a look at the changed slice")
     publisher.stop()
+
+
+def test_an_outage_is_told_anew_though_nothing_was_written_since_the_last_one(
+    own_cluster, monkeypatch
+):
+    monkeypatch.setattr(publishing, "LOOK_AGAIN", 0.01)
+    away = threading.Event()
+    looks = []
+
+    def wanted(*_):
+        looks.append(1)
+        if away.is_set():
+            raise errors.Retryable("no answer")
+        return [logic.Content()]
+
+    publisher = publishing.Publisher(
+        own_cluster.client,
+        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
+        wanted=wanted,
+        may_publish=lambda: True,
+        on_error=lambda: None,
+    )
+    with structlog.testing.capture_logs() as lines:
+        publisher.start()
+        for count in (1, 2):
+            before = len(looks)
+            api_cluster.wait_for(lambda before=before: len(looks) > before + 5, "looks")
+            assert publisher.failure == ""
+            away.set()
+            api_cluster.wait_for(lambda: publisher.failure == "no answer", "an outage")
+            away.clear()
+            warnings = [line["reason"] for line in lines if line["log_level"] == "warning"]
+            assert warnings == ["no answer"] * count
+        publisher.stop()

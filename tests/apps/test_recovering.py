@@ -300,7 +300,9 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
         for folder in folders:
             shutil.rmtree(folder)
             shutil.copytree(template / folder.name, folder)
-    steps = [step.partition(" ")[0] for step in victim.steps(damaged)]
+    # Whether the directory takes files is tried with one that has no name, so it leaves nothing.
+    done = [step for step in victim.steps(damaged) if step != "write cdi"]
+    steps = [step.partition(" ")[0] for step in done]
     assert {name: steps.count(name) for name in steps} == {
         "remove": 6, "link": 1, "rename": 1, "fsync": 5, "write": 1, "chmod": 1
     }  # fmt: skip

@@ -4,6 +4,7 @@ import functools
 
 import pytest
 import scraping
+import structlog.testing
 
 from dra_driver import telemetry
 from dra_driver.apps import serving
@@ -136,3 +137,21 @@ def test_a_call_that_comes_too_early_is_answered_before_it_ends():
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     # Less than the margin: it is not waited at all.
     assert service.prepare([ref], 2.0)[ref.uid].error == "the driver is starting"
+
+
+def test_a_probe_is_told_of_a_look_that_goes_wrong_and_claims_are_prepared():
+    class Preparer:
+        def prepare(self, _ref, _seconds):
+            return ()
+
+    def broken():
+        raise OSError(116, "Stale file handle", "/driver-root/dev")
+
+    service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node"))
+    service.ready(Preparer(), broken)
+    ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
+    with structlog.testing.capture_logs() as lines:
+        answers = service.prepare([serving.PROBE, ref], 45.0)
+    assert "OSError: [Errno 116] Stale file handle" in answers[serving.PROBE.uid].error
+    assert answers[ref.uid].error == ""
+    assert [line["event"] for line in lines] == ["probe failed unexpectedly", "prepare done"]

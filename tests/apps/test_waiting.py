@@ -148,6 +148,17 @@ def test_a_directory_that_takes_no_files(own_plugin, own_machine, waits, recover
     recovers(plugin)
 
 
+def test_a_name_that_no_socket_can_get_is_an_error_and_leaves_nothing(own_plugin, own_machine):
+    """Nothing of it would be seen by waiting: what is in the way is not a directory's state."""
+    name = f"{own_machine.registry.name}/gpu.nvidia.com-reg.sock"
+    (own_machine.registry.parent / name).mkdir()
+    plugin = own_plugin().spawn()
+    assert plugin.wait_exit() == 1
+    assert f"Is a directory: '{own_machine.registry}" in plugin.log_text()
+    assert "Traceback" not in plugin.log_text()
+    assert not plugin.service_socket.exists()
+
+
 def test_a_plugin_that_waits_for_directories_can_be_stopped(own_plugin, own_machine):
     own_machine.registry.rmdir()
     waiting = own_plugin().spawn()
@@ -275,12 +286,19 @@ def test_an_api_server_that_is_away_and_then_has_no_such_node(
             ("writing slices", "the token names no node", "Remedy: use the token of the plugin's"),
         ),
         (
+            lambda call: (
+                (call.resource, call.verb, call.dry_run) == ("resourceslices", "create", False)
+            ),
+            options.Fault(status=422, reason="Invalid", message="spec.devices[0]: too long"),
+            ("ResourceSlices are not published", "spec.devices[0]: too long"),
+        ),
+        (
             lambda call: (call.resource, call.verb) == ("nodes", "get"),
             options.Fault(status=403, reason="Forbidden", message="may not get"),
             ("Node object", "may not get", "apply the chart's roles anew"),
         ),
     ],
-    ids=["the API is off", "the token names no node", "a role lacks a right"],
+    ids=["the API is off", "the token names no node", "a slice is refused", "a role lacks a right"],
 )
 def test_an_api_server_that_refuses(own_plugin, own_cluster, waits, recovers, hit, fault, words):
     with own_cluster.faults.where(lambda call: fault if hit(call) else None):
