@@ -204,6 +204,10 @@ class Plugin:
         """A connection to the registration socket; it is to be closed."""
         return dra_grpc.Client(str(self.registration_socket))
 
+    def register(self, error: str = "") -> None:
+        """What the kubelet does with the registration socket; `error` is why it refuses."""
+        register(self.registration_socket, error)
+
     def log_text(self) -> str:
         return self._log_path.read_text(encoding="utf-8") if self._log_path.exists() else ""
 
@@ -249,6 +253,13 @@ class Plugin:
 
     def _exited(self) -> bool:
         return self._process is None or self._process.poll() is not None
+
+
+def register(socket: pathlib.Path, error: str = "") -> None:
+    """See `Plugin.register`."""
+    with dra_grpc.Client(str(socket)) as client:
+        client.get_info()
+        client.notify(registered=not error, error=error)
 
 
 class Kubelet:

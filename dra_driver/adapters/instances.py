@@ -38,6 +38,13 @@ class Instances:
             path.unlink(missing_ok=True)
         return True
 
+    def has_others(self) -> bool:
+        """Whether another instance is alive, an older or a newer one."""
+        return any(
+            path.name != self._name and _is_alive(path)
+            for path in self._directory.glob(f"{_PREFIX}*")
+        )
+
     def close(self) -> None:
         """Leave."""
         (self._directory / self._name).unlink(missing_ok=True)

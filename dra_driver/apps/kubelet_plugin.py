@@ -1,13 +1,14 @@
 """The kubelet plugin of one node: sockets first, everything else while they answer."""
 
+import functools
 import pathlib
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import dra_grpc, dra_protocol
-from dra_driver.apps import awaiting, device_health, serving
+from dra_driver.adapters import dra_grpc, dra_protocol, instances
+from dra_driver.apps import awaiting, device_health, serving, succession
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
@@ -35,7 +36,8 @@ class KubeletPlugin:
         self._log = telemetry.logger("plugin")
         self._metrics = telemetry.Metrics(config.driver_name, config.node_name)
         self._metrics_server: telemetry.MetricsServer | None = None
-        self._service = serving.Service(self._metrics)
+        self._standing = succession.Standing(config)
+        self._service = serving.Service(self._metrics, self._standing.told)
         self._health = device_health.Health(config.node_name)
         self._dra = dra_grpc.dra_server(config.service_socket, self._service, self._health)
         self._registration = dra_grpc.registration_server(
@@ -48,8 +50,10 @@ class KubeletPlugin:
             self._on_registration,
         )
         self._agent: node_agent.NodeAgent | None = None
+        self._serves = False
+        self._serving = threading.Lock()
         self._failure: errors.Fatal | None = None
-        self._starter: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set; it is set here, too, after a failure.
@@ -70,18 +74,80 @@ class KubeletPlugin:
         config = self._config
         dra_grpc.check_socket_path(config.service_socket, setting="--plugin-dir")
         dra_grpc.check_socket_path(config.registration_socket, setting="--registry-dir")
-        for opening in (self._open_service, self._open_registration):
-            if not awaiting.opened(opening, self._hindrance_of_sockets, self._waits_for, stop):
-                return
-        self._starter = threading.Thread(
-            target=self._start_agent, args=(stop,), name="starter", daemon=True
-        )
-        self._starter.start()
+        if not awaiting.opened(
+            self._open_service, self._hindrance_of_sockets, self._waits_for, stop
+        ):
+            return
+        if self._has_older():
+            self._standing.defer()
+            self._run_beside("successor", self._succeed, stop)
+        elif not self._register(stop):
+            return
+        self._run_beside("starter", self._start_agent, stop)
+
+    def _run_beside(
+        self, name: str, work: Callable[[threading.Event], None], stop: threading.Event
+    ) -> None:
+        """Work in a thread; if it fails the process ends."""
+
+        def run() -> None:
+            try:
+                work(stop)
+            except errors.DriverError as error:
+                fatal = error if isinstance(error, errors.Fatal) else errors.Fatal(str(error))
+                self._fail(fatal, stop)
+            except Exception as error:  # noqa: BLE001 - the main thread ends the process with it
+                self._log.exception("start failed")
+                self._fail(errors.Fatal(f"start failed: {type(error).__name__}: {error}"), stop)
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _fail(self, failure: errors.Fatal, stop: threading.Event) -> None:
+        self._failure = failure
+        self._service.failed(str(failure))
+        stop.set()
+
+    def _has_older(self) -> bool:
+        """Whether an instance serves the node already, as in a rolling update."""
+        agent = self._agent
+        if agent is not None and agent.serves:
+            return agent.has_others()
+        return bool(self._config.rolling_update_uid) and instances.any_alive(self._config.state)
+
+    def _succeed(self, stop: threading.Event) -> None:
+        """Take over from an older instance."""
+
+        def tell(reason: str) -> None:
+            log = self._log.info if reason == serving.STARTING else self._log.warning
+            log("waiting", reason=succession.DEFERS + reason)
+
+        if succession.wait(self._config, self._lacks, self._has_older, tell, stop):
+            self._standing.take_over(self._has_older)
+            self._register(stop)
+
+    def _lacks(self) -> str | None:
+        """What this instance lacks to do the work of an older one."""
+        agent = self._agent
+        return self._service.hindrance() or (agent.lacks() if agent is not None else None)
+
+    def _register(self, stop: threading.Event) -> bool:
+        """Let the kubelet, and the publisher, take this instance for the one that serves."""
+        if not awaiting.opened(
+            self._open_registration, self._hindrance_of_sockets, self._waits_for, stop
+        ):
+            return False
+        with self._serving:
+            self._serves = True
+            if self._agent is not None:
+                self._agent.serve()
         self._log.info(
             "sockets open",
-            service=str(config.service_socket),
-            registration=str(config.registration_socket),
+            service=str(self._config.service_socket),
+            registration=str(self._config.registration_socket),
         )
+        return True
 
     def _open_service(self) -> None:
         _make_directory(self._config.plugin, 0o750)
@@ -115,17 +181,8 @@ class KubeletPlugin:
                     self._log.info("socket of a dead instance removed", path=str(path))
 
     def _start_agent(self, stop: threading.Event) -> None:
-        try:
-            self._metrics_server = self._serve_metrics()
-            awaiting.done(lambda: self._begin(stop), self._waits_for, stop)
-        except errors.DriverError as error:
-            self._failure = error if isinstance(error, errors.Fatal) else errors.Fatal(str(error))
-        except Exception as error:  # noqa: BLE001 - the main thread ends the process with it
-            self._log.exception("start failed")
-            self._failure = errors.Fatal(f"start failed: {type(error).__name__}: {error}")
-        if self._failure is not None:
-            self._service.failed(str(self._failure))
-            stop.set()
+        self._metrics_server = self._serve_metrics()
+        awaiting.done(lambda: self._begin(stop), self._waits_for, stop)
 
     def _begin(self, stop: threading.Event) -> None:
         """Start the agent, as soon as its directories are there."""
@@ -149,13 +206,25 @@ class KubeletPlugin:
             on_health=self._health.say,
             user_agent=self._user_agent,
         )
+        is_started = False
         try:
             if has(config.cdi_dir, 0o755, lambda: node_directories.hindrance_of_cdi(config)):
-                agent.start(lambda preparer: self._service.ready(preparer, agent.hindrance))
-                self._agent = agent
+                self._service.starting()
+                self._employ(agent)
+                agent.start(functools.partial(self._service.ready, hindrance=agent.hindrance))
+                is_started = True
         finally:
-            if self._agent is None:
+            if not is_started:
+                self._employ(None)
+                self._service.starting()
                 agent.stop()
+
+    def _employ(self, agent: "node_agent.NodeAgent | None") -> None:
+        """It is the agent from now on, and publishes if this instance serves the node."""
+        with self._serving:
+            self._agent = agent
+            if agent is not None and self._serves:
+                agent.serve()
 
     def _serve_metrics(self) -> telemetry.MetricsServer | None:
         address = self._config.metrics_address
@@ -177,14 +246,15 @@ class KubeletPlugin:
         # A stream would hold the server up as if it were a call in progress.
         self._health.close()
         self._dra.stop(GRACE_SECONDS)
-        if self._starter is not None:
-            self._starter.join(GRACE_SECONDS)
+        for thread in self._threads:
+            thread.join(GRACE_SECONDS)
         if self._agent is not None:
             self._agent.stop()
         if self._metrics_server is not None:
             self._metrics_server.stop()
 
     def _on_registration(self, registered: bool, error: str) -> None:
+        self._standing.registered(None if registered else error)
         if registered:
             self._log.info("registered with the kubelet")
         else:

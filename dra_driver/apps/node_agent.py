@@ -85,7 +85,7 @@ class NodeAgent:
         on_health: Callable[[Mapping[str, str | None]], None] = lambda _: None,
         user_agent: str,
     ) -> None:
-        """Nothing is started, but the state directory is opened.
+        """Nothing is started, but the state directory is opened; nothing is published yet.
 
         `on_health` is told what is wrong with devices, by name, as often as that may have changed.
 
@@ -107,26 +107,13 @@ class NodeAgent:
         )
         self._books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
         self._gpus = self._make_inventory(hardware)
-        self._instances = instances.Instances(config.state)
-        self._offers = offers.Offers(
-            self._gpus,
-            self._store.records,
-            driver_name=config.driver_name,
-            policy=config.packing,
-            seconds=config.repacking_seconds,
-            later=self._later,
-        )
-        self._publisher = publishing.Publisher(
-            self._client,
-            publishing.Identity(config.driver_name, config.node_name),
-            wanted=self._offers.wanted,
-            may_publish=self._instances.is_newest,
-            on_error=self._publish_failed,
-        )
+        self._instance: instances.Instances | None = None
+        self._offers = self._make_offers()
+        self._publisher = self._make_publisher()
         self._readiness = readiness.Readiness(
             self._gpus,
             missing=hardware.missing,
-            published=lambda: self._publisher.wait_published(0) or not self._instances.is_newest(),
+            published=lambda: self._publisher.wait_published(0) or not self._is_newest(),
             ask=self._why_unpublished,
         )
         metrics.published_if(lambda: self._publisher.wait_published(0))
@@ -136,24 +123,30 @@ class NodeAgent:
         )
         self._node = planning.Node(config.driver_name, pool=config.node_name)
         launcher = self._launcher(hardware)
-        self._health = mps_health.Health(
-            self._store.records,
-            self._store.locks,
-            launcher,
-            self._mps_dir,
-            on_change=self._report_down,
-        )
+        self._health = self._make_health(launcher)
         self._effects = self._make_effects(hardware, launcher)
         self._preparer = self._make_preparer()
         self._orphans = self._make_orphans()
-        self._reconciler = reconciling.Reconciler(
-            self._node,
-            self._store.records,
-            self._claims,
-            self._unprepare,
-            self._orphans,
-            boot_id=self._store.boot_id,
-        )
+        self._reconciler = self._make_reconciler()
+
+    @property
+    def serves(self) -> bool:
+        """Whether it publishes, unless a newer instance does."""
+        return self._instance is not None
+
+    def serve(self) -> None:
+        """From now on it publishes, as long as it is the newest instance that does."""
+        if self._instance is None:
+            self._instance = instances.Instances(self._config.state)
+            self._publisher.changed()
+
+    def has_others(self) -> bool:
+        """Whether another instance is alive that publishes, or would."""
+        return self._instance is not None and self._instance.has_others()
+
+    def lacks(self) -> str | None:
+        """What would keep it from publishing, as the API server tells now."""
+        return diagnosis.hindrance(self._doctor())
 
     def start(self, ready: Callable[[preparing.Preparer], None]) -> None:
         """Start everything, in order; `ready` is called when claims can be prepared."""
@@ -194,7 +187,8 @@ class NodeAgent:
         self._offers.stop()
         self._gpus.stop()
         self._statuses.stop()
-        self._instances.close()
+        if self._instance is not None:
+            self._instance.close()
         self._client.close()
 
     def _changed(self) -> None:
@@ -229,12 +223,15 @@ class NodeAgent:
 
     def _why_unpublished(self) -> str | None:
         """With a remedy, if the doctor knows one; else what the API server says of the slices."""
-        findings = doctor_cluster.findings(
-            self._config, partitions=False, user_agent=self._user_agent
-        )
         failure = self._publisher.failure
         said = f"ResourceSlices are not published: {failure}" if failure else None
-        return diagnosis.hindrance(findings) or said
+        return diagnosis.hindrance(self._doctor()) or said
+
+    def _doctor(self) -> Iterable[diagnosis.Finding]:
+        return doctor_cluster.findings(self._config, partitions=False, user_agent=self._user_agent)
+
+    def _is_newest(self) -> bool:
+        return self._instance is not None and self._instance.is_newest()
 
     def _known(self) -> list[prepared.Record]:
         return list(self._store.records.contents().records.values())
@@ -267,6 +264,45 @@ class NodeAgent:
             _shares(config),
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
+
+    def _make_offers(self) -> offers.Offers:
+        config = self._config
+        return offers.Offers(
+            self._gpus,
+            self._store.records,
+            driver_name=config.driver_name,
+            policy=config.packing,
+            seconds=config.repacking_seconds,
+            later=self._later,
+        )
+
+    def _make_publisher(self) -> publishing.Publisher:
+        return publishing.Publisher(
+            self._client,
+            publishing.Identity(self._config.driver_name, self._config.node_name),
+            wanted=self._offers.wanted,
+            may_publish=self._is_newest,
+            on_error=self._publish_failed,
+        )
+
+    def _make_health(self, launcher: sharing.Launcher) -> mps_health.Health:
+        return mps_health.Health(
+            self._store.records,
+            self._store.locks,
+            launcher,
+            self._mps_dir,
+            on_change=self._report_down,
+        )
+
+    def _make_reconciler(self) -> reconciling.Reconciler:
+        return reconciling.Reconciler(
+            self._node,
+            self._store.records,
+            self._claims,
+            self._unprepare,
+            self._orphans,
+            boot_id=self._store.boot_id,
+        )
 
     def _make_effects(self, hardware: Hardware, launcher: sharing.Launcher) -> preparing.Effects:
         partitioner = partitioning.Partitioner(

@@ -2,7 +2,7 @@
 
 from dra_driver import errors, settings
 from dra_driver.adapters import dra_grpc
-from dra_driver.apps import node_directories, serving
+from dra_driver.apps import node_directories, serving, succession
 
 _SECONDS = 4.0
 """How long one call may take. Of that, a call waits for a plugin that is starting for 1 s."""
@@ -19,10 +19,10 @@ def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> No
         _check_registration(config)
         problem = _problem(config)
     except errors.Retryable:
-        problem = node_directories.hindrance_of_sockets(config) or ""
+        problem, lives = _unregistered(config)
         if not problem:
             raise
-        allow_starting = allow_starting and _waits_for(problem, config)
+        allow_starting = allow_starting and lives
     if problem and not allow_starting:
         raise errors.Retryable(f"{config.service_socket}: {problem}")
 
@@ -38,17 +38,21 @@ def _check_registration(config: settings.KubeletPlugin) -> None:
         )
 
 
-def _waits_for(reason: str, config: settings.KubeletPlugin) -> bool:
-    """Whether a plugin without a registration socket is still to open it.
+def _unregistered(config: settings.KubeletPlugin) -> tuple[str, bool]:
+    """What a plugin without a registration socket waits for, and whether it will open it then.
 
     One that has lost it, with its directory, does not open it again: in its container even the
     directory that the kubelet makes anew would be the old one.
     """
     try:
-        return _problem(config) == reason
+        told = _problem(config)
     except errors.Retryable:
         # It waits for the directory of this socket, too, which it opens first.
-        return True
+        return node_directories.hindrance_of_sockets(config) or "", True
+    if told.startswith(succession.DEFERS):
+        return told, True
+    reason = node_directories.hindrance_of_sockets(config) or ""
+    return reason, told == reason
 
 
 def _problem(config: settings.KubeletPlugin) -> str:

@@ -19,16 +19,24 @@ MARGIN = 3.0
 """Seconds before the end of a call at which an answer is given, whatever it is: a late one is lost,
 and the kubelet waits more than a minute before it asks again."""
 
+STARTING = "the driver is starting"
+
 
 class Service:
     """Answers prepare and unprepare. Calls that come before it is ready wait for that."""
 
-    def __init__(self, metrics: telemetry.Metrics) -> None:
+    def __init__(
+        self,
+        metrics: telemetry.Metrics,
+        told: Callable[[str | None], str | None] = lambda problem: problem,
+    ) -> None:
+        """`told` gives what a probe hears, of what keeps this instance from its work."""
         self._metrics = metrics
+        self._told = told
         self._log = telemetry.logger("service")
         self._ready = threading.Event()
         self._preparer: preparing.Preparer | None = None
-        self._problem = "the driver is starting"
+        self._problem = STARTING
         self._hindrance: Callable[[], str | None] = lambda: None
 
     def waits_for(self, problem: str) -> None:
@@ -42,6 +50,12 @@ class Service:
         self._hindrance = hindrance
         self._preparer = preparer
         self._ready.set()
+
+    def starting(self) -> None:
+        """It is not ready, or not any more: it is being started."""
+        self._ready.clear()
+        self._preparer = None
+        self._problem = STARTING
 
     def failed(self, problem: str) -> None:
         """It will not become ready; calls that wait for that are told why."""
@@ -65,12 +79,13 @@ class Service:
     ) -> dict[claims.ClaimUid, dra_grpc.Answer]:
         seconds = max(seconds - MARGIN, 0)
         deadline = time.monotonic() + seconds
-        if not self._ready.wait(seconds) or self._preparer is None:
-            return {ref.uid: dra_grpc.Answer(error=self._problem) for ref in refs}
+        preparer = self._preparer if self._ready.wait(seconds) else None
+        if preparer is None:
+            return {ref.uid: self._not_ready(ref) for ref in refs}
         answers: dict[claims.ClaimUid, dra_grpc.Answer] = {}
         for ref in refs:
             if ref == PROBE:
-                answers[ref.uid] = dra_grpc.Answer(error=self._probed())
+                answers[ref.uid] = self._probed()
                 continue
             with telemetry.bound(
                 operation=operation,
@@ -78,16 +93,24 @@ class Service:
                 claim_name=ref.name,
                 claim_uid=ref.uid,
             ):
-                answers[ref.uid] = self._answer(operation, self._preparer, ref, deadline)
+                answers[ref.uid] = self._answer(operation, preparer, ref, deadline)
         return answers
 
-    def _probed(self) -> str:
-        """What keeps it from its work; empty if nothing does."""
+    def hindrance(self) -> str | None:
+        """What keeps it from its work; None if nothing does."""
+        if self._preparer is None:
+            return self._problem
         try:
-            return self._hindrance() or ""
+            return self._hindrance()
         except Exception as error:  # noqa: BLE001 - a probe without an answer ends the container
             self._log.exception("probe failed unexpectedly")
             return f"probe failed unexpectedly: {type(error).__name__}: {error}"
+
+    def _probed(self) -> dra_grpc.Answer:
+        return dra_grpc.Answer(error=self._told(self.hindrance()) or "")
+
+    def _not_ready(self, ref: claims.ClaimRef) -> dra_grpc.Answer:
+        return self._probed() if ref == PROBE else dra_grpc.Answer(error=self._problem)
 
     def _answer(
         self, operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, deadline: float

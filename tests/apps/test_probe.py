@@ -56,6 +56,7 @@ def answering(own_machine, service):
 
 def test_a_plugin_that_prepares_claims_passes_and_logs_nothing_of_it(plugin, kubelet, machine):
     kubelet.unprepare()
+    plugin.register()
     before = plugin.log()
     answer = run(machine)
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -67,6 +68,20 @@ def test_a_plugin_that_is_starting_lives_and_is_not_ready(answering):
     probe.check(config, allow_starting=True)
     with pytest.raises(errors.Retryable, match=r"dra\.sock: the driver is starting"):
         probe.check(config)
+
+
+def test_a_plugin_that_the_kubelet_does_not_call_is_not_ready(own_plugin, own_machine, own_cluster):
+    plugin, config = own_plugin().start(), settings_for(own_machine)
+    own_cluster.wait_devices("gpu-0", "gpu-1")
+    probe.check(config, allow_starting=True)
+    with pytest.raises(errors.Retryable, match=r"not registered .*--kubelet-root"):
+        probe.check(config)
+    plugin.register(error="driver name gpu.nvidia.com is taken")
+    probe.check(config, allow_starting=True)
+    with pytest.raises(errors.Retryable, match=r"kubelet refused .*name .* is taken"):
+        probe.check(config)
+    plugin.register()
+    probe.check(config)
 
 
 def test_one_that_will_not_become_ready_says_why(answering, service):

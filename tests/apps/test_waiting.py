@@ -75,6 +75,7 @@ def recovers(probed, own_cluster):
     def check(plugin):
         # Between the last look and the next one there is neither a reason nor a socket.
         api_cluster.wait_for(plugin.registration_socket.exists, plugin.log_text())
+        plugin.register()
         api_cluster.wait_for(lambda: probed() == "", f"ready; {plugin.log_text()}")
         own_cluster.wait_devices("gpu-0", "gpu-1")
         ref = own_cluster.claim("gpu-0")
@@ -238,6 +239,9 @@ def started(own_machine, own_cluster):
 
 def test_device_nodes_that_are_missing(own_machine, own_cluster, started, probed):
     dev = started()
+    socket = own_machine.registry / "gpu.nvidia.com-reg.sock"
+    api_cluster.wait_for(socket.exists, "the registration socket")
+    plugin_process.register(socket)
     api_cluster.wait_for(lambda: probed() == "", f"ready: {probed()}")
     for name in ("nvidia0", "nvidia-uvm"):
         (dev / name).unlink()
@@ -311,6 +315,7 @@ def test_an_api_server_that_goes_away_later_leaves_the_pod_ready(own_plugin, own
     """Or all pods of the DaemonSet would change with it."""
     plugin = own_plugin().start()
     own_cluster.wait_devices("gpu-0", "gpu-1")
+    plugin.register()
     api_cluster.wait_for(lambda: probed() == "", "ready")
     own_cluster.stop()
     own_cluster.start()
