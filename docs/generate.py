@@ -211,7 +211,10 @@ def _origins(
                 into.setdefault(setting, []).append(name)
     return {
         setting: Origin(
-            tuple(dict.fromkeys(same.get(setting, ()))),
+            # The value of that name before one that it follows from.
+            tuple(
+                sorted(set(same.get(setting, ())), key=lambda n: (not n.startswith("settings."), n))
+            ),
             tuple(dict.fromkeys(others.get(setting, ()))),
             before.get(setting),
         )

@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     _add_probe(commands)
     cli_arguments.demo(commands).set_defaults(run=_demo)
-    cli_arguments.explain(commands).set_defaults(run=_explain)
+    explain = cli_arguments.explain(commands)
+    explain.set_defaults(run=_explain, misused=explain.error)
     cli_arguments.status(commands).set_defaults(run=_status)
     cli_arguments.mps_daemon(commands).set_defaults(run=_mps_daemon)
     _add_webhook(commands)
@@ -86,9 +87,9 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _add_probe(commands: cli_arguments.Commands) -> None:
-    # Without `help` the command is not listed: probes of containers run it, people seldom do.
     probe = commands.add_parser(
         "probe",
+        help="whether the kubelet plugin of this node works; what the probes of its pod run",
         description="Exit with 0 if the kubelet plugin with these settings can prepare claims.",
         allow_abbrev=False,
     )
@@ -105,11 +106,15 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    saved = (*options.slices, *options.claims)
+    if (options.target is None) == (options.file is None):
+        options.misused("name either pod/NAME or claim/NAME, or a manifest with -f FILE")
+    if saved and options.kubeconfig is not None:
+        options.misused("--kubeconfig and saved files exclude each other: leave one out")
     telemetry.configure(level="error", log_format="console")
     from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import explain  # noqa: PLC0415 - as above
 
-    saved = (*options.slices, *options.claims)
     asked = explain.Options(
         target=options.target,
         manifest=options.file,

@@ -156,6 +156,9 @@ class KubeletPlugin(Settings):
     mps_image: str = Field(
         "", description="Image for the pods of MPS daemons: as a rule that of the driver."
     )
+    mps_image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        "IfNotPresent", description="When that image is pulled."
+    )
     mps_image_pull_secrets: tuple[_ObjectName, ...] = Field(
         (),
         description="Secrets of the driver's namespace to pull that image with; names separated by "

@@ -95,7 +95,9 @@ def examine(
 ) -> list[diagnosis.Finding]:
     """All findings; without `found` for the simulated GPUs of the settings."""
     return doctor.examine(
-        config, lambda _: found or hardware.simulated(config), user_agent="dra-driver/test doctor"
+        config,
+        lambda there: found or hardware.simulated(there),
+        user_agent="dra-driver/test doctor",
     )
 
 

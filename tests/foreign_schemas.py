@@ -46,6 +46,12 @@ def _kind(api_version: str, kind: str, required: str, *, namespaced: bool, **fie
     )
 
 
+_EITHER = {
+    "if": {"required": ["selfSigned"]},
+    "then": {"properties": {"ca": False}},
+    "else": {"required": ["ca"]},
+}
+"""An issuer is of one type; cert-manager's own webhook sees to that."""
 _STRATEGY = _object("type", type={"enum": ["MustRunAs", "MustRunAsNonRoot", "RunAsAny"]})
 
 SCHEMAS = {
@@ -55,7 +61,12 @@ SCHEMAS = {
         "Issuer",
         "spec",
         namespaced=True,
-        spec=_object("selfSigned", selfSigned=_object("", crlDistributionPoints=_TEXTS)),
+        spec=_object(
+            "",
+            selfSigned=_object("", crlDistributionPoints=_TEXTS),
+            ca=_object("secretName", secretName=_TEXT),
+        )
+        | _EITHER,
     ),
     # cert-manager/cert-manager: deploy/crds/cert-manager.io_certificates.yaml
     "Certificate": _kind(
@@ -67,6 +78,14 @@ SCHEMAS = {
             "issuerRef secretName",
             secretName=_TEXT,
             dnsNames=_TEXTS,
+            isCA=_SWITCH,
+            commonName={"type": "string", "maxLength": 64},
+            duration={"type": "string", "pattern": r"^([0-9]+(h|m|s))+$"},
+            privateKey=_object(
+                "",
+                algorithm={"enum": ["RSA", "ECDSA", "Ed25519"]},
+                rotationPolicy={"enum": ["Never", "Always"]},
+            ),
             issuerRef=_object("name", group=_TEXT, kind=_TEXT, name=_TEXT),
         ),
     ),

@@ -75,6 +75,7 @@ def test_help_lists_the_commands(capsys):
         text.split()
     )
     assert "demo" in text
+    assert "whether the kubelet plugin of this node works" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

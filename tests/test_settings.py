@@ -115,6 +115,7 @@ def test_the_defaults_are_those_of_a_usual_node():
         "mps_cpu": "10m",
         "mps_memory": "128Mi",
         "mps_image": "",
+        "mps_image_pull_policy": "IfNotPresent",
         "mps_image_pull_secrets": (),
         "mps_service_account": "",
         "pod_namespace": "",
@@ -345,7 +346,8 @@ def test_what_follows_a_flag_says_what_it_is(parser):
         "packing": "pack|spread|adaptive", "repacking-seconds": "SECONDS",
         "shares": "off|memory|N", "share-enforcement": "MPS|None", "mps-shm-size": "SIZE",
         "mps-launcher": "process|pod", "mps-cpu": "CPU", "mps-memory": "MEMORY",
-        "mps-image": "IMAGE", "mps-image-pull-secrets": "SECRETS",
+        "mps-image": "IMAGE", "mps-image-pull-policy": "Always|IfNotPresent|Never",
+        "mps-image-pull-secrets": "SECRETS",
         "mps-service-account": "ACCOUNT", "pod-namespace": "NAMESPACE",
         "adopt-foreign-mig": "[true|false]", "rescan-seconds": "SECONDS",
         "metrics-address": "HOST:PORT", "simulate-gpus": "SPEC", "simulation-dir": "DIR",
@@ -361,8 +363,8 @@ def test_every_setting_has_a_variable_and_a_key_that_reach_it():
         "packing": "pack", "repacking_seconds": "7", "adopt_foreign_mig": "true",
         "shares": "memory", "share_enforcement": "None", "mps_shm_size": "64Mi",
         "mps_launcher": "pod", "mps_cpu": "1", "mps_memory": "1Gi", "mps_image": "i:1",
-        "mps_image_pull_secrets": "one,two", "mps_service_account": "mps",
-        "pod_namespace": "gpu-system",
+        "mps_image_pull_policy": "Never", "mps_image_pull_secrets": "one,two",
+        "mps_service_account": "mps", "pod_namespace": "gpu-system",
     }  # fmt: skip
     keys = typing.cast("dict[str, str]", {n: f.alias for n, f in Plugin.model_fields.items()})
     for name in Plugin.model_fields:

@@ -31,6 +31,12 @@ def test_what_is_no_namespace_is_refused(namespace):
         resolve(pod_namespace=namespace)
 
 
+def test_an_image_is_pulled_always_never_or_if_it_is_not_there():
+    assert resolve(mps_image_pull_policy="Never").mps_image_pull_policy == "Never"
+    with pytest.raises(errors.Fatal, match="--mps-image-pull-policy"):
+        resolve(mps_image_pull_policy="Sometimes")
+
+
 def test_pull_secrets_are_named_with_commas_between_them():
     secrets = resolve(mps_image_pull_secrets="registry,mirror.example.com").mps_image_pull_secrets
     assert secrets == ("registry", "mirror.example.com")

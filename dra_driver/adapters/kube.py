@@ -23,6 +23,7 @@ Json = dict[str, Any]
 Body = Json | list[Json]
 """What is sent: an object, or the operations of a JSON patch."""
 
+JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -144,9 +145,16 @@ class Client:
         """One object, within `timeout` seconds."""
         return self._call("GET", resource.path(namespace, name), timeout=timeout)
 
-    def get_path(self, path: str, *, timeout: float = REQUEST_TIMEOUT) -> Json:
+    def get_path(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> Json:
         """What a path that is no object answers, for example `/version` or `/apis/GROUP`."""
-        return self._call("GET", path, timeout=timeout)
+        return self._call("GET", path, query=query, accept=accept, timeout=timeout)
 
     def list(
         self,
@@ -160,7 +168,7 @@ class Client:
 
         They are as they were at one moment: pages that no longer fit together are not put together.
         """
-        query, path = _selectors(field_selector, label_selector), resource.path(namespace)
+        query, path = selectors(field_selector, label_selector), resource.path(namespace)
         try:
             return kube_pages.collect(self._call, path, query | {"limit": str(PAGE)})
         except Gone:
@@ -177,7 +185,7 @@ class Client:
         label_selector: str | None = None,
     ) -> Watch:
         """Changes after `resource_version`, bookmarks included."""
-        query = _selectors(field_selector, label_selector) | {
+        query = selectors(field_selector, label_selector) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
@@ -280,7 +288,7 @@ class Client:
         self, resource: Resource, namespace: str | None = None, *, field_selector: str
     ) -> None:
         """DELETE of all objects that match."""
-        self._call("DELETE", resource.path(namespace), query=_selectors(field_selector, None))
+        self._call("DELETE", resource.path(namespace), query=selectors(field_selector, None))
 
     def _call(self, method: str, path: str, **options: Any) -> Json:
         """The object that is answered; `options` are those of `_request`."""
@@ -297,10 +305,11 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         body: Body | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         timeout: float = REQUEST_TIMEOUT,
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        headers = {"Accept": accept, "User-Agent": self._user_agent}
         settings: Any = self._configuration.auth_settings()
         headers |= {setting["key"]: setting["value"] for setting in settings.values()}
         if body is not None:
@@ -358,7 +367,8 @@ def served_versions(
     return tuple(item["version"] for item in body.get("versions") or ())
 
 
-def _selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
+def selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
+    """The part of a list's query that says which objects are meant."""
     query = {"fieldSelector": field_selector, "labelSelector": label_selector}
     return {key: value for key, value in query.items() if value}
 

@@ -1,19 +1,22 @@
 """`dra-driver controller`: removes what nodes that are gone have left, one controller at a time.
 
 What is removed is named by its UID, and is found twice before: a controller that has lost the lease
-without knowing does no harm.
+without knowing does no harm. Of what is read only what is needed is kept, page by page: all slices
+of a large cluster are more than the memory that a controller should have.
 """
 
 import dataclasses
 import datetime as dt
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
 
 from dra_driver import controller_settings, errors, telemetry
-from dra_driver.adapters import http_server, kube
-from dra_driver.apps import fetching, leading
+from dra_driver.adapters import http_server, kube, kube_reducing
+from dra_driver.apps import leading
 from dra_driver.logic import leftovers, mps_pod, publishing
+from dra_driver.model import claims
 
 COMPONENT = "dra-driver-controller"
 _STUCK_SECONDS = 120.0
@@ -32,7 +35,6 @@ class Sweeper:
         self._config = config
         self._client = client
         self._metrics = metrics
-        self._claims = fetching.ApiClaims(client, threading.Event())
         self._since: Mapping[leftovers.Leftover, float] = {}
         self._reported: set[leftovers.Leftover] = set()
         self._log = telemetry.logger("sweep")
@@ -43,21 +45,11 @@ class Sweeper:
         Raises:
             errors.DriverError: the API server does not answer, or refuses.
         """
-        resource = self._slices()
-        pods = self._pods()
-        slices, _ = self._client.list(
-            resource, field_selector=f"spec.driver={self._config.driver_name}"
-        )
-        claims = self._claims.everywhere()
+        version = self._version()
+        owned = [*self._pods(), *self._slices(version), *self._held(version)]
         # Last: an object of a node that is made meanwhile must not look like a leftover.
-        nodes = self._nodes()
-        stale = leftovers.stale_claims(claims, nodes, self._config.driver_name)
-        self._metrics.stale_claims(len(stale))
-        found = [
-            *leftovers.pods(pods, nodes),
-            *leftovers.slices(slices, nodes, self._config.driver_name),
-            *stale,
-        ]
+        found = leftovers.gone(owned, self._nodes())
+        self._metrics.stale_claims(sum(each.kind == "ResourceClaim" for each in found))
         self._since, ripe = leftovers.due(
             found, self._since, now=now, grace=self._config.grace_seconds
         )
@@ -65,16 +57,17 @@ class Sweeper:
         for each in ripe:
             if not may_go_on():
                 return
-            self._settle(each, resource)
+            self._settle(each, version)
 
     def forget(self) -> None:
         """Take everything for new at the next look."""
         self._since = {}
 
-    def _settle(self, leftover: leftovers.Leftover, slices: kube.Resource) -> None:
+    def _settle(self, leftover: leftovers.Leftover, version: str) -> None:
         if leftover.kind == "ResourceClaim":
             self._report(leftover)
             return
+        slices = dataclasses.replace(kube.SLICES, version=version)
         resource = kube.PODS if leftover.kind == "Pod" else slices
         try:
             self._client.delete(
@@ -107,24 +100,48 @@ class Sweeper:
             self._log.debug("event is there", claim=str(claim))
         self._reported.add(claim)
 
-    def _slices(self) -> kube.Resource:
+    def _version(self) -> str:
         served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
         version = next((v for v in publishing.API_VERSIONS if v in served), None)
         if version is None:
             raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
-        return dataclasses.replace(kube.SLICES, version=version)
+        return version
 
-    def _pods(self) -> list[kube.Json]:
-        items, _ = self._client.list(
+    def _slices(self, version: str) -> list[leftovers.Owned]:
+        read = functools.partial(
+            kube_reducing.reduced,
+            self._client,
+            dataclasses.replace(kube.SLICES, version=version),
+            field_selector=f"spec.driver={self._config.driver_name}",
+        )
+        found = read(leftovers.of_slice_metadata, metadata_only=True)
+        if all(each.nodes for each in found):
+            return found
+        # Nobody owns some of them: only the slice itself tells its node then.
+        return read(functools.partial(leftovers.of_slice, driver=self._config.driver_name))
+
+    def _held(self, version: str) -> list[leftovers.Owned]:
+        """Claims with devices of the driver."""
+        return kube_reducing.reduced(
+            self._client,
+            dataclasses.replace(kube.CLAIMS, version=version),
+            lambda body: leftovers.of_claim(claims.parse_outcome(body), self._config.driver_name),
+        )
+
+    def _pods(self) -> list[leftovers.Owned]:
+        return kube_reducing.reduced(
+            self._client,
             kube.PODS,
+            leftovers.of_pod,
             self._config.namespace,
             label_selector=f"{mps_pod.MANAGED_BY}={mps_pod.MANAGER},{mps_pod.DOMAIN}",
         )
-        return items
 
     def _nodes(self) -> set[str]:
-        items, _ = self._client.list(kube.NODES)
-        return {item["metadata"]["name"] for item in items}
+        names = kube_reducing.reduced(
+            self._client, kube.NODES, lambda body: str(body["metadata"]["name"]), metadata_only=True
+        )
+        return {*names}
 
 
 class Controller:

@@ -196,8 +196,8 @@ class DeviceStatusWriter:
         if isinstance(error, kube.Forbidden) or late:
             self._tell(
                 "forbidden",
-                "the driver may not report the status of devices; going on without. Apply its "
-                "role anew (deploy/rbac.yaml)",
+                "the driver may not report the status of devices; going on without. Apply the "
+                "chart's roles anew: helm upgrade, or kubectl apply -f deploy/manifests",
                 reason=str(error),
             )
         else:

@@ -1,12 +1,13 @@
 """`dra-driver doctor`: what this node lacks for the kubelet plugin with the same settings.
 
-It looks and asks: what it writes is removed at once, or is a dry run. Simulated GPUs are made as
-the plugin makes them.
+It looks and asks: what it writes is removed at once, or is a dry run.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -125,11 +126,31 @@ def _look(
 def _parts(
     config: settings.KubeletPlugin, hardware: Hardware, user_agent: str
 ) -> Iterator[list[diagnosis.Finding]]:
-    # Simulated hardware makes directories: they are looked at before.
     yield doctor_node.findings(config)
-    driver = doctor_driver.look(config, hardware(config))
+    with _simulation(config) as there:
+        driver = doctor_driver.look(there, hardware(there))
     yield list(driver.findings)
     yield doctor_cluster.findings(config, partitions=driver.partitionable, user_agent=user_agent)
+
+
+@contextlib.contextmanager
+def _simulation(config: settings.KubeletPlugin) -> Iterator[settings.KubeletPlugin]:
+    """The settings to look at hardware with.
+
+    Simulated GPUs that no plugin has made yet are made elsewhere, and removed.
+    """
+    made = config.simulation.is_dir() and any(config.simulation.iterdir())
+    if config.simulate_gpus is None or made:
+        yield config
+        return
+    try:
+        directory = tempfile.TemporaryDirectory(prefix="dra-driver-doctor-")
+    except OSError as error:
+        raise errors.Fatal(
+            f"simulated GPUs need a directory: {error}; set TMPDIR to one that takes files"
+        ) from error
+    with directory as path:
+        yield config.model_copy(update={"simulation_dir": pathlib.Path(path)})
 
 
 def _wrong(check: str, looked_at: str, error: errors.DriverError) -> diagnosis.Finding:

@@ -1,22 +1,26 @@
 """What `dra-driver doctor` asks the API server."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 from dra_driver import errors, settings
 from dra_driver.adapters import kube
-from dra_driver.apps import counter_support
+from dra_driver.apps import counter_support, share_support
 from dra_driver.logic import diagnosis, publishing
 
 _GROUP = kube.RESOURCE_GROUP
-_RIGHTS = "apply the chart's roles anew (kubectl apply -f deploy/rbac.yaml)"
-_POLICY = "ValidatingAdmissionPolicy"
+_DRY_RUN = "create resourceslices (dry run)"
+_RIGHTS = "apply the chart's roles anew: helm upgrade, or kubectl apply -f deploy/manifests"
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
 """What the answer names where a policy refuses; its status is 422, or what the policy says."""
+_OWN_POLICY = "-slices"
+"""How the name of the chart's policy for slices ends."""
 _IDENTITY = (
     "use the token of the plugin's own pod (no --kubeconfig in the pod) and the name of its node "
     "(--node-name); outside of pods set admissionPolicy.create=false in the chart's values"
 )
-_OTHERS = "an admission webhook or a policy of the cluster is in the way: let the driver pass"
+_WEBHOOK = "an admission webhook or a policy of the cluster is in the way: let the driver pass"
 _FIRST_SECONDS = 5.0
 """How long the API server may take to answer at all."""
 
@@ -105,9 +109,9 @@ def _slices(
     if written.level is diagnosis.Level.PROBLEM:
         return
     answer = counter_support.ask(client, owner, version)
-    yield diagnosis.counters(
-        _hindrance(answer), looked_at="create resourceslices (dry run)", needed=partitions
-    )
+    yield diagnosis.counters(_hindrance(answer), looked_at=_DRY_RUN, needed=partitions)
+    if _shared(config):
+        yield diagnosis.shares(share_support.hindrance(client, owner, version), looked_at=_DRY_RUN)
 
 
 def _published(
@@ -127,7 +131,7 @@ def _published(
 
 def _written(client: kube.Client, owner: publishing.Owner, version: str) -> diagnosis.Finding:
     """Whether a slice of this node may be made: by the roles, and by the admission policy."""
-    check, request = "writing slices", "create resourceslices (dry run)"
+    check, request = "writing slices", _DRY_RUN
     [empty] = publishing.reconcile(owner, publishing.contents(()), ()).create
     resource = dataclasses.replace(kube.SLICES, version=version)
     try:
@@ -135,10 +139,26 @@ def _written(client: kube.Client, owner: publishing.Owner, version: str) -> diag
     except kube.Unavailable:
         raise
     except kube.ApiError as error:
-        by_role = isinstance(error, kube.Forbidden)
-        remedy = _IDENTITY if _POLICY in error.message else _RIGHTS if by_role else _OTHERS
-        return diagnosis.problem(check, request, str(error), remedy)
+        return diagnosis.problem(check, request, str(error), _permission(error))
     return diagnosis.fine(check, request, "they may be made")
+
+
+def _permission(error: kube.ApiError) -> str:
+    """What lets a slice be made that was refused."""
+    policy = _POLICY.search(error.message)
+    if policy is None:
+        return _RIGHTS if isinstance(error, kube.Forbidden) else _WEBHOOK
+    if policy[1].endswith(_OWN_POLICY):
+        return _IDENTITY
+    return (
+        f"the policy {policy[1]} of the cluster is in the way: let the driver pass; kubectl get "
+        f"validatingadmissionpolicy {policy[1]} -o yaml shows what it wants"
+    )
+
+
+def _shared(config: settings.KubeletPlugin) -> bool:
+    kinds = (config.shares, *(rule.shares or "off" for rule in config.gpus))
+    return any(kind != "off" for kind in kinds)
 
 
 def _hindrance(answer: counter_support.Answer) -> str | None:

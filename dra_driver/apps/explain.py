@@ -7,7 +7,6 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from dra_driver import errors
 from dra_driver.adapters import terminal
 from dra_driver.apps import explain_view, reading
 from dra_driver.logic import explaining, snapshots, targets
@@ -15,7 +14,7 @@ from dra_driver.logic import explaining, snapshots, targets
 Json = dict[str, Any]
 
 FITS, DOES_NOT_FIT = 0, 2
-"""Exit statuses; an error is 1."""
+"""Exit statuses; an error is 1, and misuse 2 without an answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,9 +38,7 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     Raises:
         errors.DriverError: the objects cannot be read, or what is asked for does not exist.
     """
-    if (options.target is None) == (options.manifest is None):
-        raise errors.Rejected("name either pod/NAME or claim/NAME, or a manifest with -f FILE")
-    stored = _saved(options) if options.saved else _cluster(options, user_agent)
+    stored = reading.saved(options.saved) if options.saved else _cluster(options, user_agent)
     given = list(reading.objects(options.manifest, options.namespace)) if options.manifest else []
     snapshot = snapshots.of([*stored, *given])
     chosen: tuple[targets.Target, ...]
@@ -53,12 +50,6 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     explain_view.show(explained, screen, as_json=options.output == "json")
     fits = all(each.verdict != explaining.DOES_NOT_FIT for each in explained)
     return FITS if fits else DOES_NOT_FIT
-
-
-def _saved(options: Options) -> list[Json]:
-    if options.kubeconfig is not None:
-        raise errors.Rejected("--kubeconfig and saved files exclude each other: leave one out")
-    return reading.saved(options.saved)
 
 
 def _cluster(options: Options, user_agent: str) -> list[Json]:

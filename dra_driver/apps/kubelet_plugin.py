@@ -123,7 +123,7 @@ class KubeletPlugin:
             log = self._log.info if reason == serving.STARTING else self._log.warning
             log("waiting", reason=succession.DEFERS + reason)
 
-        if succession.wait(self._config, self._lacks, self._has_older, tell, stop):
+        if succession.wait(self._config, self._lacks, tell, stop):
             self._standing.take_over(self._has_older)
             self._register(stop)
 
@@ -208,9 +208,10 @@ class KubeletPlugin:
         )
         is_started = False
         try:
+            # Known to others from now on: to the doctor, and to a newer instance.
+            self._employ(agent)
             if has(config.cdi_dir, 0o755, lambda: node_directories.hindrance_of_cdi(config)):
                 self._service.starting()
-                self._employ(agent)
                 agent.start(functools.partial(self._service.ready, hindrance=agent.hindrance))
                 is_started = True
         finally:

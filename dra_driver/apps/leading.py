@@ -78,13 +78,22 @@ class Candidate:
         wanted = leases.held(spec, self._identity, seconds=self._seconds, time=_now())
         try:
             if body is None:
-                self._client.create(LEASES, self._new(wanted), self._namespace)
+                self._create(self._new(wanted))
             else:
                 self._client.replace(LEASES, body | {"spec": wanted}, self._namespace)
         except kube.Conflict:
             # Another one was faster.
             return False
         return True
+
+    def _create(self, lease: kube.Json) -> None:
+        try:
+            self._client.create(LEASES, lease, self._namespace)
+        except kube.NotFound as error:
+            raise errors.Retryable(
+                f"{error}: make it: kubectl create namespace {self._namespace}; or name another "
+                "one with --namespace"
+            ) from error
 
     def _new(self, spec: kube.Json) -> kube.Json:
         return {

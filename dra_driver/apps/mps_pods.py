@@ -245,6 +245,7 @@ def launcher(
         driver_root_seen=str(root.seen),
         cpu=config.mps_cpu,
         memory=config.mps_memory,
+        image_pull_policy=config.mps_image_pull_policy,
         image_pull_secrets=config.mps_image_pull_secrets,
         service_account=config.mps_service_account,
     )

@@ -72,19 +72,18 @@ class Standing:
 def wait(
     config: settings.KubeletPlugin,
     own: Hindrance,
-    is_there: Callable[[], bool],
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> bool:
     """Return True once this instance is to serve the node; False if `stop` was set before.
 
-    That is when nothing hinders it, when no older instance `is_there` any more, or when something
-    hinders the older one too. `tell` hears what is waited for, once for each reason.
+    That is when nothing hinders it, or when the older one has ended or is hindered too. `tell`
+    hears what is waited for, once for each reason.
     """
     told, pause = None, FIRST_PAUSE
     while not stop.is_set():
         reason = own()
-        if reason is None or not is_there() or older(config) is not None:
+        if reason is None or older(config) is not None:
             return True
         if reason != told:
             tell(reason)

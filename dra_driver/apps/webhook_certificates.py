@@ -140,7 +140,13 @@ class SelfManaged:
             "metadata": {"name": self._config.secret, "namespace": namespace},
             "data": data,
         }
-        self._client.create(SECRETS, body, namespace)
+        try:
+            self._client.create(SECRETS, body, namespace)
+        except kube.NotFound as error:
+            raise errors.Retryable(
+                f"certificate: {error}: make it: kubectl create namespace {namespace}; or name "
+                "another one with --namespace"
+            ) from error
 
     def _tell(self, configuration: Json, authorities: bytes) -> None:
         """Have every webhook of the configuration trust the authorities."""

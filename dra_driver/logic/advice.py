@@ -113,10 +113,10 @@ def _not_offered(body: admitted.Admitted, driver: str) -> Iterator[str]:
 def _tolerations(
     body: admitted.Admitted, entries: Sequence[config_choice.Entry], driver: str
 ) -> Iterator[str]:
-    types = classes.types(driver)
+    own = classes.names(driver)
     for asked in body.asked:
         named = any(entry.names(_result(asked, driver)) for entry in entries)
-        if asked.device_class not in types and not named:
+        if asked.device_class not in own and not named:
             continue
         stays = [one.body for one in asked.tolerations if one.body.get("effect") == "NoExecute"]
         for one in asked.tolerations:

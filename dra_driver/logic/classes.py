@@ -19,20 +19,14 @@ def device_classes(driver_name: str) -> tuple[Json, ...]:
     First those of one type of device each, then those that tell devices which many claims consume
     from others.
     """
-    attributes = f"device.attributes['{driver_name}']"
-    is_shared = f"'{shares.ENFORCEMENT}' in {attributes}"
-    limited = f"{attributes}.{shares.ENFORCEMENT} == '{share_model.Enforcement.MPS}'"
-    is_whole = f"{attributes}.type == '{sharing.DeviceType.GPU}'"
-    selectors = {
-        name: f"{attributes}.type == '{device_type}'"
-        for name, device_type in types(driver_name).items()
-    }
-    selectors |= {
-        f"shared.{driver_name}": is_shared,
-        f"shared-mps.{driver_name}": f"{is_shared} && {limited}",
-        f"exclusive.{driver_name}": f"{is_whole} && !({is_shared})",
-    }
-    return tuple(_device_class(driver_name, name, each) for name, each in selectors.items())
+    return tuple(
+        _device_class(driver_name, name, each) for name, each in _conditions(driver_name).items()
+    )
+
+
+def names(driver_name: str) -> frozenset[str]:
+    """The names of all of them."""
+    return frozenset(_conditions(driver_name))
 
 
 def types(driver_name: str) -> Mapping[str, sharing.DeviceType]:
@@ -44,6 +38,23 @@ def types(driver_name: str) -> Mapping[str, sharing.DeviceType]:
         driver_name: sharing.DeviceType.GPU,
         f"mig.{driver_name.removeprefix('gpu.')}": sharing.DeviceType.MIG,
         f"vfio.{driver_name}": sharing.DeviceType.VFIO,
+    }
+
+
+def _conditions(driver_name: str) -> dict[str, str]:
+    """What devices of each class meet, by the name of the class."""
+    attributes = f"device.attributes['{driver_name}']"
+    is_shared = f"'{shares.ENFORCEMENT}' in {attributes}"
+    limited = f"{attributes}.{shares.ENFORCEMENT} == '{share_model.Enforcement.MPS}'"
+    is_whole = f"{attributes}.type == '{sharing.DeviceType.GPU}'"
+    selectors = {
+        name: f"{attributes}.type == '{device_type}'"
+        for name, device_type in types(driver_name).items()
+    }
+    return selectors | {
+        f"shared.{driver_name}": is_shared,
+        f"shared-mps.{driver_name}": f"{is_shared} && {limited}",
+        f"exclusive.{driver_name}": f"{is_whole} && !({is_shared})",
     }
 
 

@@ -147,6 +147,23 @@ def counters(hindrance: str | None, *, looked_at: str, needed: bool) -> Finding:
     return note(check, looked_at, f"{cause}; this node has none to offer", remedy)
 
 
+def shares(hindrance: str | None, *, looked_at: str) -> Finding:
+    """Whether shares can be offered, where the settings have some.
+
+    `hindrance`: why the API server takes none.
+    """
+    check = "shares"
+    if hindrance is None:
+        return fine(check, looked_at, "the API server takes them")
+    return problem(
+        check,
+        looked_at,
+        f"{hindrance}, so each device goes to one claim, whole",
+        "Kubernetes 1.36, or from 1.34 on --feature-gates=DRAConsumableCapacity=true for all "
+        "components; else --shares off",
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Neighbour:
     """A plugin that answers at a registration socket: driver name and service socket."""

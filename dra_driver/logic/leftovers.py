@@ -15,6 +15,7 @@ from dra_driver.model import claims
 Json = dict[str, Any]
 REASON = "NodeGone"
 _MAX_EVENT_NAME = 253
+_NODE = ("v1", "Node")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -33,44 +34,61 @@ class Leftover:
         return f"{self.kind} {place} ({self.uid})"
 
 
-def pods(found: Iterable[Json], nodes: Collection[str]) -> list[Leftover]:
-    """The pods of MPS daemons whose node does not exist. `nodes` are the names of those that do."""
-    gone = []
-    for body in found:
-        metadata, node = body["metadata"], (body.get("spec") or {}).get("nodeName")
-        domain = (metadata.get("labels") or {}).get(mps_pod.DOMAIN)
-        if domain and mps_pod.is_ours(body, domain) and node and node not in nodes:
-            gone.append(_leftover("Pod", metadata, node))
-    return gone
+@dataclasses.dataclass(frozen=True, slots=True)
+class Owned:
+    """An object that goes with nodes: what is kept of it until it is known which nodes exist.
+
+    `nodes` are names; empty where they are not known.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    nodes: tuple[str, ...]
 
 
-def slices(found: Iterable[Json], nodes: Collection[str], driver: str) -> list[Leftover]:
-    """The driver's slices of nodes that do not exist."""
+def of_pod(body: Json) -> Owned | None:
+    """The pod of an MPS daemon, with its node; None if it is another pod, or on no node."""
+    metadata, node = body["metadata"], (body.get("spec") or {}).get("nodeName")
+    domain = (metadata.get("labels") or {}).get(mps_pod.DOMAIN)
+    if not (domain and mps_pod.is_ours(body, domain) and node):
+        return None
+    return _owned("Pod", metadata, node)
+
+
+def of_slice(body: Json, driver: str) -> Owned | None:
+    """The slice, with its node; None if it is another driver's, or of no single node."""
+    spec = body["spec"]
+    if spec.get("driver") != driver or not spec.get("nodeName"):
+        return None
+    return _owned("ResourceSlice", body["metadata"], spec["nodeName"])
+
+
+def of_slice_metadata(body: Json) -> Owned:
+    """A slice of which only `metadata` is known: its node is the Node that owns it, if one does."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    nodes = (each["name"] for each in owners if (each["apiVersion"], each["kind"]) == _NODE)
+    return _owned("ResourceSlice", body["metadata"], *nodes)
+
+
+def of_claim(claim: claims.ResourceClaim, driver: str) -> Owned | None:
+    """The claim, with the nodes whose devices it has: a node's pool has its name."""
+    results = claim.allocation.results if claim.allocation else ()
+    pools = sorted({each.device.pool for each in results if each.device.driver == driver})
+    if not pools:
+        return None
+    ref = claim.ref
+    return Owned("ResourceClaim", ref.namespace, ref.name, ref.uid, tuple(pools))
+
+
+def gone(found: Iterable[Owned], nodes: Collection[str]) -> list[Leftover]:
+    """What has a node that does not exist. `nodes` are the names of those that do."""
     return [
-        _leftover("ResourceSlice", body["metadata"], body["spec"]["nodeName"])
-        for body in found
-        if body["spec"].get("driver") == driver
-        and body["spec"].get("nodeName")
-        and body["spec"]["nodeName"] not in nodes
+        Leftover(each.kind, each.namespace, each.name, each.uid, ", ".join(missing))
+        for each in found
+        if (missing := [node for node in each.nodes if node not in nodes])
     ]
-
-
-def stale_claims(
-    found: Iterable[claims.ResourceClaim], nodes: Collection[str], driver: str
-) -> list[Leftover]:
-    """Claims that have a device of a node that does not exist: a node's pool has its name."""
-    gone = []
-    for claim in found:
-        results = claim.allocation.results if claim.allocation else ()
-        pools = sorted(
-            {result.device.pool for result in results if result.device.driver == driver} - {*nodes}
-        )
-        if pools:
-            ref = claim.ref
-            gone.append(
-                Leftover("ResourceClaim", ref.namespace, ref.name, ref.uid, ", ".join(pools))
-            )
-    return gone
 
 
 def due(
@@ -114,5 +132,5 @@ def claim_event(leftover: Leftover, *, component: str, time: str) -> Json:
     }
 
 
-def _leftover(kind: str, metadata: Mapping[str, Any], node: str) -> Leftover:
-    return Leftover(kind, metadata.get("namespace") or "", metadata["name"], metadata["uid"], node)
+def _owned(kind: str, metadata: Mapping[str, Any], *nodes: str) -> Owned:
+    return Owned(kind, metadata.get("namespace") or "", metadata["name"], metadata["uid"], nodes)

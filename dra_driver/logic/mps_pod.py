@@ -32,6 +32,7 @@ class Site:
     `driver_root` is the NVIDIA driver's on the host, `driver_root_seen` where it is in a container.
     `cpu` and `memory` are quantities, which are requested and no limits. Secrets to pull the image
     with, and the service account, are of the namespace; no account is the namespace's default.
+    `image_pull_policy` is Always, IfNotPresent or Never.
     """
 
     namespace: str
@@ -41,6 +42,7 @@ class Site:
     driver_root_seen: str
     cpu: str
     memory: str
+    image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
 
@@ -181,7 +183,7 @@ def _container(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
     return {
         "name": "mps-daemon",
         "image": site.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": site.image_pull_policy,
         "command": [*command, "--driver-root", site.driver_root_seen],
         # NVIDIA's runtime, where it is the default one, would add all GPUs.
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],

@@ -211,7 +211,7 @@ def test_a_right_that_is_missing_is_told_once_until_it_is_there(scene, served, l
         scene.report(ref, report())
     assert scene.told(ref) == [("gpu-0", "True", "GPU-1")]
     (line,) = log
-    assert "deploy/rbac.yaml" in line["event"]
+    assert "helm upgrade, or kubectl apply -f deploy/manifests" in line["event"]
     assert fault.message in line["reason"]
     with scene.refusing(fault):
         scene.report(ref, report(uuid="GPU-2"))

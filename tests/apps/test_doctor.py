@@ -1,6 +1,7 @@
 """The doctor's command, and what it says of the node beside its driver."""
 
 import json
+import tempfile
 import threading
 
 import api_cluster
@@ -167,13 +168,32 @@ def test_json_has_the_same_findings(node, capsys, missing):
     assert boot["looked_at"] == str(node.machine.boot_id)
 
 
-def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster):
-    """But the simulated GPUs, which are the hardware."""
-    doctor_scene.examine(node.configured())
+def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster, tmp_path, monkeypatch):
+    """Nor are the simulated GPUs, of which there are none yet."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = doctor_scene.by_check(doctor_scene.examine(node.configured()))
+    assert found["GPUs"].level is diagnosis.Level.FINE
+    assert found["driver root"].looked_at.startswith(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert list(node.machine.simulation.iterdir()) == []
     assert not node.machine.plugin.exists()
     assert list(node.machine.registry.iterdir()) == []
     assert list(node.machine.cdi.iterdir()) == []
     assert cluster.slices() == []
+
+
+def test_simulated_gpus_that_a_plugin_has_made_are_looked_at(node, own_plugin, cluster):
+    own_plugin(cluster=cluster).start()
+    found = examine(node.configured())["driver root"]
+    assert found.looked_at.startswith(str(node.machine.simulation))
+
+
+def test_simulated_gpus_without_a_place_are_a_problem(node, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    findings = doctor_scene.examine(node.configured(simulation_dir=node.machine.root / "absent"))
+    assert findings[-1].level is diagnosis.Level.PROBLEM
+    assert "simulated GPUs need a directory: " in findings[-1].cause
+    assert "set TMPDIR" in findings[-1].cause
 
 
 def test_a_registration_directory_that_is_absent_is_the_kubelet_s_business(node):

@@ -1,5 +1,7 @@
 """What the doctor says of the API server."""
 
+import itertools
+
 import api_cluster
 import pytest
 
@@ -8,7 +10,8 @@ from dra_driver.apps import doctor_cluster
 from dra_driver.logic import diagnosis
 from dra_driver.sim.api import options
 
-GATE = "DRAPartitionableDevices"
+GATE, SHARES_GATE = "DRAPartitionableDevices", "DRAConsumableCapacity"
+OWN_POLICY = "dra-driver-kubelet-plugin-slices"
 
 
 @pytest.fixture
@@ -119,7 +122,7 @@ def test_a_right_that_is_missing_is_a_problem(ask, cluster, resource, verb, chec
         found = ask(cluster.kubeconfig)
     assert problems(found) == [check]
     assert f"may not {verb}" in found[check].cause
-    assert "roles" in found[check].remedy
+    assert "helm upgrade, or kubectl apply -f deploy/manifests" in found[check].remedy
 
 
 @pytest.mark.parametrize(("partitions", "level"), [(True, "problem"), (False, "note")])
@@ -138,6 +141,47 @@ def test_a_server_that_is_too_old_for_partitions_says_so(ask, new_cluster):
     assert found["resource.k8s.io"].cause == "v1beta2; v1beta2 is used"
     assert problems(found) == ["counters of partitions"]
     assert "Kubernetes 1.33 has no counters" in found["counters of partitions"].cause
+
+
+BY_RULE = [{"selector": "true", "shares": "4"}]
+SHARED = [{"shares": "memory"}, {"gpus": BY_RULE}]
+NOT_SHARED = [{}, {"gpus": [{"selector": "true", "shares": "off"}]}]
+
+
+@pytest.mark.parametrize("flags", SHARED, ids=str)
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_shares_of_the_settings_need_a_gate(ask, new_cluster, flags, version):
+    taking = new_cluster(resource_versions=(version,))
+    assert ask(taking.kubeconfig, **flags)["shares"].cause == "the API server takes them"
+    dropping = new_cluster(resource_versions=(version,), disabled_gates=frozenset({SHARES_GATE}))
+    found = ask(dropping.kubeconfig, **flags)["shares"]
+    assert found.level == "problem"
+    assert f"drops allowMultipleAllocations: the feature gate {SHARES_GATE} is off" in found.cause
+    assert f"--feature-gates={SHARES_GATE}=true" in found.remedy
+    assert dropping.slices() == []
+
+
+@pytest.mark.parametrize("flags", NOT_SHARED, ids=str)
+def test_without_shares_nobody_asks_for_their_gate(ask, new_cluster, flags):
+    cluster = new_cluster(disabled_gates=frozenset({SHARES_GATE}))
+    found = ask(cluster.kubeconfig, **flags)
+    assert "shares" not in found
+    assert problems(found) == []
+
+
+def test_a_server_that_refuses_shares_tells_why(ask, new_cluster):
+    cluster = new_cluster()
+    creations = itertools.count()
+
+    def rule(call):
+        # Before come those of a slice without devices, and of counters.
+        third = (call.resource, call.verb) == ("resourceslices", "create") and next(creations) == 2
+        return options.Fault(status=422, reason="Invalid", message="no shares") if third else None
+
+    with cluster.faults.where(rule):
+        found = ask(cluster.kubeconfig, shares="2")
+    assert problems(found) == ["shares"]
+    assert "no shares" in found["shares"].cause
 
 
 def test_a_server_that_lets_no_slices_be_made_is_a_problem(ask, cluster):
@@ -163,12 +207,22 @@ def refuses_writes(status, message):
     "reason", ["the token names no node", "the kubelet plugin of node a may not write slices of b"]
 )
 def test_a_policy_that_refuses_slices_is_about_who_writes_them(ask, cluster, status, reason):
-    message = f"ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {reason}"
+    message = f"ValidatingAdmissionPolicy '{OWN_POLICY}' with binding 'b' denied request: {reason}"
     with cluster.faults.where(refuses_writes(status, message)):
         found = ask(cluster.kubeconfig)["writing slices"]
     assert reason in found.cause
     assert found.remedy.startswith("use the token of the plugin's own pod")
     assert "--node-name" in found.remedy
+
+
+@pytest.mark.parametrize("status", [403, 422])
+def test_another_policy_that_refuses_slices_is_named(ask, cluster, status):
+    message = "ValidatingAdmissionPolicy 'labels.example.com' with binding 'b' denied request: no"
+    with cluster.faults.where(refuses_writes(status, message)):
+        found = ask(cluster.kubeconfig)["writing slices"]
+    assert "the policy labels.example.com of the cluster is in the way" in found.remedy
+    assert "validatingadmissionpolicy labels.example.com -o yaml" in found.remedy
+    assert "token" not in found.remedy
 
 
 def test_a_webhook_that_refuses_slices_is_to_let_them_pass(ask, cluster):

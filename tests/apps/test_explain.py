@@ -187,16 +187,35 @@ def test_typed_lists_are_read_too(explain, write):
         (["claim/nope"], "claim default/nope does not exist"),
         (["node/a"], "allowed are pod/NAME and claim/NAME"),
         (["claim/mine", "-n", "other"], "claim other/mine does not exist"),
-        ([], "name either pod/NAME or claim/NAME, or a manifest"),
-        (["claim/mine", "-f", "x.yaml"], "name either pod/NAME or claim/NAME, or a manifest"),
         (["-f", "/nonexistent.yaml"], "/nonexistent.yaml cannot be read"),
-        (["claim/mine", "--kubeconfig", "x"], "exclude each other"),
     ],
 )
 def test_what_cannot_be_explained_ends_with_1(explain, fleet, arguments, message):
     status, out, err = explain(*arguments, *fleet)
     assert (status, out) == (1, "")
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name either pod/NAME or claim/NAME, or a manifest"),
+        (["claim/mine", "-f", "x.yaml"], "name either pod/NAME or claim/NAME, or a manifest"),
+        (["claim/mine", "--kubeconfig", "x"], "exclude each other"),
+        (["claim/mine", "--output", "x"], "invalid choice: 'x'"),
+    ],
+)
+def test_misuse_ends_with_2_like_any_other(explain, fleet, arguments, message):
+    status, out, err = explain(*arguments, *fleet)
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: dra-driver explain ")
+    assert message in err
+
+
+def test_without_arguments_it_tells_what_it_needs(explain):
+    status, _, err = explain()
+    assert status == 2
+    assert "name either pod/NAME or claim/NAME, or a manifest with -f FILE" in err
 
 
 def test_a_file_that_is_no_object_ends_with_1(explain, write):

@@ -4,6 +4,7 @@ import itertools
 
 import api_cluster
 import pytest
+import structlog.testing
 
 from dra_driver.adapters import kube
 from dra_driver.apps import leading
@@ -46,6 +47,18 @@ def failing(cluster, status=503, verb="update"):
             options.Fault(status=status) if (call.resource, call.verb) == ("leases", verb) else None
         )
     )
+
+
+def test_a_namespace_that_is_missing_is_told_with_what_makes_it(cluster):
+    with structlog.testing.capture_logs() as log:
+        nowhere = leading.Candidate(
+            cluster.client, namespace="nowhere", name="lease", identity="a", seconds=LONG
+        )
+        assert not nowhere.try_to_lead()
+    [line] = log
+    assert line["event"] == "the lease is not renewed"
+    assert 'namespaces "nowhere" not found' in line["reason"]
+    assert "kubectl create namespace nowhere;" in line["reason"]
 
 
 def test_the_first_candidate_leads_and_the_second_waits(candidate):

@@ -77,11 +77,14 @@ def test_the_pod_has_the_service_account_and_the_pull_secrets_of_the_settings(
     launchers, kubelet, scene
 ):
     secrets = ("registry", "mirror")
-    launcher = launchers.new(mps_service_account="mps", mps_image_pull_secrets=secrets)
+    launcher = launchers.new(
+        mps_service_account="mps", mps_image_pull_policy="Never", mps_image_pull_secrets=secrets
+    )
     started(launcher, scene.daemon())
     spec = kubelet.pod()["spec"]
     assert spec["serviceAccountName"] == "mps"
     assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "mirror"}]
+    assert spec["containers"][0]["imagePullPolicy"] == "Never"
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
 
 

@@ -372,19 +372,6 @@ def test_while_the_api_server_is_away_the_old_certificate_is_served(api, configu
         api.start()
 
 
-def test_files_that_are_missing_are_told(tmp_path):
-    with pytest.raises(
-        errors.Retryable, match=r"--certificate-dir has to hold tls\.crt and tls\.key"
-    ):
-        webhook_certificates.Directory(tmp_path).get()
-
-
-def test_it_needs_a_way_to_the_api_server(tmp_path):
-    config = webhook_scene.settings(kubeconfig=tmp_path / "none")
-    with pytest.raises(errors.Fatal, match="kubeconfig"):
-        webhook.certificate_source(config, user_agent="test")
-
-
 def test_by_default_the_certificate_is_its_own(api, configuration):
     config = webhook_scene.settings(kubeconfig=api.kubeconfig)
     made = webhook.Webhook(

@@ -48,10 +48,21 @@ def install(cluster, values=None, path=chart.PATH):
     return str(caught.value)
 
 
+def node(cluster, name, *, labels=None, allocatable=None, kubelet=None):
+    """A Node object, with what its kubelet tells of itself."""
+    made = cluster.client.create(kube.NODES, {"metadata": {"name": name, "labels": labels or {}}})
+    status = {"allocatable": allocatable or {}}
+    if kubelet:
+        others = ("architecture", "bootID", "containerRuntimeVersion", "kernelVersion")
+        others += ("kubeProxyVersion", "machineID", "operatingSystem", "osImage", "systemUUID")
+        status["nodeInfo"] = {"kubeletVersion": kubelet} | dict.fromkeys(others, "")
+    cluster.client.replace_status(kube.NODES, made | {"status": status})
+
+
 RENDERED = "unable to build kubernetes objects from release manifest"
 
 
-def run(cluster, image, *, nodes=2, name="found"):
+def run(cluster, image, *, nodes=2, name="found", container="main"):
     """A DaemonSet with this image, on so many nodes."""
     labels = {"app": name}
     body = {
@@ -62,7 +73,7 @@ def run(cluster, image, *, nodes=2, name="found"):
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "main", "image": image}]},
+                "spec": {"containers": [{"name": container, "image": image}]},
             },
         },
     }
@@ -77,6 +88,13 @@ def run(cluster, image, *, nodes=2, name="found"):
     [
         (PLUGIN, "is an NVIDIA device plugin on 2 node"),
         ("gke.gcr.io/nvidia-gpu-device-plugin@sha256:1", "is an NVIDIA device plugin on 2 node"),
+        ("mirror:5000/k8s-device-plugin", "is an NVIDIA device plugin on 2 node"),
+        ("docker.io/projecthami/hami:v2.9.0", "is HAMi's device plugin on 2 node"),
+        ("volcanosh/volcano-device-plugin:1.1.0", "is Volcano's device plugin on 2 node"),
+        (
+            "projecthami/volcano-vgpu-device-plugin:v1.12.0",
+            "is Volcano's device plugin on 2 node",
+        ),
         (VENDOR, "is NVIDIA's DRA driver, on 2 node"),
         ("nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0", "is NVIDIA's DRA driver, on 2 node"),
     ],
@@ -105,11 +123,103 @@ def test_a_device_plugin_that_runs_nowhere_is_in_nobody_s_way(cluster):
     assert RENDERED in install(cluster)
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        "docker.io/rocm/k8s-device-plugin:1.31",
+        "cambricon/cambricon-k8s-device-plugin:v2",
+        "projecthami/hami-webui:v1",
+    ],
+)
+def test_device_plugins_of_others_cards_are_in_nobody_s_way(cluster, image):
+    run(cluster, image)
+    assert RENDERED in install(cluster)
+
+
+@pytest.mark.parametrize("container", ["gpu-feature-discovery", "gpu-feature-discovery-ctr"])
+def test_gpu_feature_discovery_out_of_the_device_plugin_s_image_is_none(cluster, container):
+    """The GPU operator runs it, and it labels the nodes that this driver goes to."""
+    run(cluster, PLUGIN, container=container)
+    assert RENDERED in install(cluster)
+    run(cluster, PLUGIN, name="plugin")
+    assert "DaemonSet default/plugin" in install(cluster)
+
+
+# What nodes tell
+
+GPU_NODE = {"nvidia.com/gpu.present": "true", "kubernetes.io/os": "linux"}
+
+
+@pytest.mark.parametrize(
+    "resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"]
+)
+def test_gpus_that_a_device_plugin_of_any_name_hands_out_are_refused(cluster, resource):
+    node(cluster, "gpu-1", labels=GPU_NODE, allocatable={resource: "8", "cpu": "4"})
+    answer = install(cluster)
+    assert f"Node gpu-1 has 8 of {resource} allocatable" in answer
+    assert "allowOtherDrivers=true" in answer
+    assert RENDERED in install(cluster, {"allowOtherDrivers": True})
+
+
+@pytest.mark.parametrize(
+    "allocatable",
+    [{"nvidia.com/gpu": "0"}, {"nvidia.com/hostdev": "8"}, {"amd.com/gpu": "8"}],
+    ids=str,
+)
+def test_what_is_gone_or_no_gpu_of_nvidia_s_is_in_nobody_s_way(cluster, allocatable):
+    node(cluster, "gpu-1", labels=GPU_NODE, allocatable=allocatable)
+    assert RENDERED in install(cluster)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "refused"),
+    [
+        ({}, {}, False),
+        ({"kubernetes.io/os": "linux"}, {}, False),
+        ({"nvidia.com/gpu.present": "true", "kubernetes.io/os": "windows"}, {}, False),
+        ({"kubernetes.io/os": "linux", "cloud.google.com/gke-accelerator": "x"}, {}, True),
+        (GPU_NODE, {"nodeSelector": {"ours": "yes"}}, False),
+        (GPU_NODE | {"ours": "yes"}, {"nodeSelector": {"ours": "yes"}}, True),
+        (GPU_NODE | {"ours": "no"}, {"nodeSelector": {"ours": "yes"}}, False),
+        ({"kubernetes.io/os": "linux"}, {"affinity": None}, True),
+    ],
+    ids=str,
+)
+def test_nodes_that_the_plugin_does_not_go_to_may_have_a_device_plugin(
+    cluster, labels, values, refused
+):
+    node(cluster, "gpu-1", labels=labels, allocatable={"nvidia.com/gpu": "8"})
+    answer = install(cluster, {"kubeletPlugin": values})
+    assert (RENDERED not in answer) is refused
+    assert ("Node gpu-1 has 8 of nvidia.com/gpu" in answer) is refused
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "refused"),
+    [
+        ("In", ["a", "b"], True),
+        ("In", ["c"], False),
+        ("NotIn", ["a"], False),
+        ("NotIn", ["c"], True),
+        ("Exists", None, True),
+        ("DoesNotExist", None, False),
+        ("Gt", ["1"], True),
+    ],
+)
+def test_node_affinity_of_one_s_own_is_understood(cluster, operator, values, refused):
+    node(cluster, "gpu-1", labels=GPU_NODE | {"pool": "a"}, allocatable={"nvidia.com/gpu": "8"})
+    asked = {"key": "pool", "operator": operator} | ({"values": values} if values else {})
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [asked]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    answer = install(cluster, {"kubeletPlugin": {"affinity": affinity}})
+    assert (RENDERED not in answer) is refused
+
+
 @pytest.fixture
 def told(tmp_path):
     """What a helper of the chart gives with a cluster."""
 
-    def tell(cluster, helper):
+    def tell(cluster, helper, values=None):
         with chart.helm.Chart.load(chart.PATH) as loaded:
             loaded.save_dir(tmp_path)
         # Templates that need what is asked for come to it themselves.
@@ -119,7 +229,7 @@ def told(tmp_path):
         (copy / "templates" / "tell.yaml").write_text(
             f'{{{{ fail (printf "<%s>" (include "dra-driver.{helper}" .)) }}}}'
         )
-        return re.search("<(.*)>$", install(cluster, path=copy).strip())[1]
+        return re.search("<(.*)>$", install(cluster, values, path=copy).strip())[1]
 
     return tell
 
@@ -138,6 +248,33 @@ def test_the_new_pod_starts_first_where_the_kubelet_knows_two_of_a_driver(
     new_cluster, told, version, surges
 ):
     assert told(new_cluster(kubernetes_version=version), "surges") == surges
+
+
+@pytest.mark.parametrize(
+    ("kubelets", "surges"),
+    [
+        (["v1.34.1", "v1.33.0+k3s1", "v1.34.2-gke.1234000"], "true"),
+        (["v1.34.1", "v1.32.9-eks-1234"], ""),
+        (["v1.32.0", "v1.34.1"], ""),
+        ([None], "true"),
+    ],
+    ids=str,
+)
+def test_of_kubelets_the_oldest_counts_which_may_be_older_than_the_api_server(
+    new_cluster, told, kubelets, surges
+):
+    cluster = new_cluster(kubernetes_version="v1.34.1")
+    for number, version in enumerate(kubelets):
+        node(cluster, f"worker-{number}", kubelet=version)
+    assert told(cluster, "surges") == surges
+
+
+@pytest.mark.parametrize(("value", "surges"), [(True, "true"), (False, "")])
+@pytest.mark.parametrize("version", ["v1.34.1", "v1.32.9"])
+def test_whether_the_new_pod_starts_first_can_be_said(new_cluster, told, version, value, surges):
+    cluster = new_cluster(kubernetes_version=version)
+    node(cluster, "worker", kubelet=version)
+    assert told(cluster, "surges", {"kubeletPlugin": {"surge": value}}) == surges
 
 
 def test_kubernetes_that_is_too_old_is_refused(new_cluster):

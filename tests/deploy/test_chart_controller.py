@@ -75,6 +75,15 @@ def test_it_is_told_the_names_of_this_release():
     assert (config.namespace, config.lease) == ("gpus", "second-dra-driver-controller")
 
 
+def test_its_lease_is_the_release_s_and_nobody_s_yet():
+    """So it goes with the release; an upgrade has no such fields, and leaves them as they are."""
+    lease = chart.the(parts(name="second", namespace="gpus"), "Lease")
+    config = flags(name="second", namespace="gpus")
+    metadata = lease["metadata"]
+    assert (metadata["name"], metadata["namespace"]) == (config.lease, config.namespace)
+    assert "spec" not in lease
+
+
 def test_each_pod_is_a_candidate_of_its_own():
     [container] = chart.deployed("controller")["spec"]["containers"]
     [variable] = container["env"]
@@ -178,7 +187,16 @@ def test_its_objects_find_its_pods_and_no_others(component):
 @BOTH
 def test_nodes_can_be_drained_one_pod_at_a_time(component):
     bodies = chart.part(chart.objects({component: {"replicas": 1}}), component)
-    assert chart.the(bodies, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    budget = chart.the(bodies, "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    # Pods that run and are not ready would count as unavailable, and none could be evicted.
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@BOTH
+def test_it_runs_where_every_node_has_the_taint_of_nodes_with_gpus(component):
+    tolerated = chart.deployed(component)["spec"]["tolerations"]
+    assert tolerated == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 
 
 @BOTH

@@ -40,6 +40,23 @@ def test_the_service_finds_the_pods_and_their_port(component):
 
 
 @PARTS
+def test_pods_that_are_not_ready_are_asked_for_figures_and_for_nothing_else(component):
+    services = [body for body in parts(component) if body["kind"] == "Service"]
+    published = {
+        body["metadata"]["name"]: body["spec"].get("publishNotReadyAddresses", False)
+        for body in services
+    }
+    assert published
+    for name, also_not_ready in published.items():
+        assert also_not_ready is name.endswith("-metrics"), name
+
+
+@PARTS
+def test_each_pod_is_asked_for_its_own_figures(component):
+    assert chart.the(parts(component), "Service", "-metrics")["spec"]["clusterIP"] == "None"
+
+
+@PARTS
 def test_prometheus_asks_each_pod_once(component):
     """By the name of the port, which one of the Services with the labels has."""
     bodies = parts(component)

@@ -53,6 +53,17 @@ def test_their_image_is_pulled_with_the_secrets_of_the_driver_s_or_their_own(set
     assert pod(values)["spec"]["imagePullSecrets"] == [{"name": name} for name in expected]
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, "Always"), ({"mpsImagePullPolicy": "Never"}, "Never")],
+    ids=["default", "own"],
+)
+def test_their_image_is_pulled_when_the_driver_s_is_or_as_is_said(settings, expected):
+    values = {"image": {"pullPolicy": "Always"}, "settings": settings}
+    [container] = pod(values)["spec"]["containers"]
+    assert container["imagePullPolicy"] == expected
+
+
 def test_without_secrets_they_have_none():
     assert "imagePullSecrets" not in pod()["spec"]
 

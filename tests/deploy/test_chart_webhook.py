@@ -126,6 +126,12 @@ def test_what_the_webhook_fills_is_not_in_the_chart():
     assert "caBundle" not in str(chart.the(bodies, "ValidatingWebhookConfiguration"))
 
 
+def test_to_be_asked_changes_nothing_so_dry_runs_are_looked_at_too():
+    """The API server refuses a dry run rather than ask a webhook with other side effects."""
+    hooks = chart.the(parts(), "ValidatingWebhookConfiguration")["webhooks"]
+    assert [hook["sideEffects"] for hook in hooks] == ["None", "None"]
+
+
 def test_it_asks_about_configs_of_the_driver_by_its_name():
     hooks = chart.the(
         parts({"settings": {"driverName": "gpu.example.com"}}), "ValidatingWebhookConfiguration"
@@ -141,11 +147,9 @@ def test_with_cert_manager_it_has_no_rights_and_reads_the_certificate_from_a_mou
     assert {body["kind"] for body in bodies}.isdisjoint(
         {"Secret", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
     )
-    certificate = chart.the(bodies, "Certificate")
+    certificate = chart.the(bodies, "Certificate", "-webhook")
     name, namespace = certificate["metadata"]["name"], certificate["metadata"]["namespace"]
     assert certificate["spec"]["dnsNames"] == [f"dra-driver-webhook.{namespace}.svc"]
-    issuer = chart.the(bodies, "Issuer")["metadata"]["name"]
-    assert certificate["spec"]["issuerRef"] == {"kind": "Issuer", "name": issuer}
     pod = chart.deployed("webhook", CERT_MANAGER)["spec"]
     [volume], [mount] = pod["volumes"], pod["containers"][0]["volumeMounts"]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
@@ -155,10 +159,37 @@ def test_with_cert_manager_it_has_no_rights_and_reads_the_certificate_from_a_mou
     assert configuration["annotations"] == {"cert-manager.io/inject-ca-from": f"{namespace}/{name}"}
 
 
+def test_what_the_api_server_trusts_stays_when_cert_manager_renews_the_certificate():
+    """`caBundle` and the mounted file change at different times; both have to fit meanwhile."""
+    kinds = ("Certificate", "Issuer")
+    made = {
+        (body["kind"], body["metadata"]["name"]): body["spec"]
+        for body in parts(CERT_MANAGER)
+        if body["kind"] in kinds
+    }
+    assert len(made) == 4
+    leaf = made["Certificate", "dra-driver-webhook"]
+    signer = made["Issuer", leaf["issuerRef"]["name"]]
+    [authority] = [
+        spec
+        for spec in made.values()
+        if spec.get("secretName") == signer["ca"]["secretName"] != leaf["secretName"]
+    ]
+    assert authority["isCA"] is True
+    assert authority["commonName"]
+    # An authority that is renewed with another key would not have signed what is in use.
+    assert authority["privateKey"]["rotationPolicy"] == "Never"
+    assert made["Issuer", authority["issuerRef"]["name"]] == {"selfSigned": {}}
+    # cert-manager renews after two thirds; a leaf lives for 90 days if nothing is said.
+    assert int(authority["duration"].removesuffix("h")) / 3 > 90 * 24
+    assert "duration" not in leaf
+
+
 def test_cert_manager_s_secret_is_another_one():
     """Type and owner of a Secret cannot change, so one name would do for one of both only."""
     own = chart.the(parts(), "Secret")["metadata"]["name"]
-    assert own != chart.the(parts(CERT_MANAGER), "Certificate")["spec"]["secretName"]
+    theirs = [b for b in parts(CERT_MANAGER) if b["kind"] == "Certificate"]
+    assert own not in {body["spec"]["secretName"] for body in theirs}
 
 
 # Pods

@@ -7,6 +7,14 @@ import pytest
 
 from dra_driver import cli, settings
 
+HOST = {
+    "hostPID": "allowHostPID",
+    "hostIPC": "allowHostIPC",
+    "hostNetwork": "allowHostNetwork",
+}
+OF_A_TOKEN = {"configMap", "downwardAPI", "secret"}
+"""Kinds of volumes that may be parts of a projected one."""
+
 
 def pod(values=None):
     return chart.the(chart.objects(values), "DaemonSet")["spec"]["template"]["spec"]
@@ -32,6 +40,114 @@ def test_what_the_kubelet_and_the_runtime_are_told_is_where_the_container_has_it
     assert found[str(config.plugin)] == (str(config.plugin), "Bidirectional")
     assert found[str(config.driver_root_seen)] == (root, "HostToContainer")
     assert found["/dev"] == ("/dev", "HostToContainer")
+
+
+def test_what_the_kubelet_makes_is_waited_for_and_the_rest_is_made():
+    """A registration directory of our making would be one that the kubelet does not look into."""
+    volumes = {v["name"]: v["hostPath"]["type"] for v in pod()["volumes"] if "hostPath" in v}
+    assert volumes == {
+        "plugins-registry": "Directory",
+        "plugin-dir": "DirectoryOrCreate",
+        "cdi": "DirectoryOrCreate",
+        "driver-root": "DirectoryOrCreate",
+        "dev": "Directory",
+    }
+
+
+def test_no_container_is_given_gpus_by_nvidia_s_runtime():
+    spec = pod()
+    for container in (*spec["initContainers"], *spec["containers"]):
+        [variable] = [v for v in container["env"] if v["name"] == "NVIDIA_VISIBLE_DEVICES"]
+        assert variable["value"] == "void", container["name"]
+
+
+def test_it_goes_to_nodes_with_gpus_whatever_taint_these_usually_have_and_before_other_pods():
+    spec = pod()
+    assert spec["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+    ]
+    assert spec["priorityClassName"] == "system-node-critical"
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
+
+
+def test_where_it_goes_are_values():
+    given = {
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/os": "linux", "a": "b"},
+        "affinity": {"podAntiAffinity": {}},
+    }
+    values = {
+        "kubeletPlugin": given | {"affinity": {"nodeAffinity": None, "podAntiAffinity": {}}},
+        "priorityClass": {"name": "gpu-node"},
+    }
+    spec = pod(values)
+    assert {name: spec[name] for name in given} == given
+    assert spec["priorityClassName"] == "gpu-node"
+
+
+# Updates
+
+
+def update(values):
+    """The strategy of an update, and whether the sockets of each pod have names of their own."""
+    body = chart.the(chart.objects({"kubeletPlugin": values}), "DaemonSet")["spec"]
+    [container] = body["template"]["spec"]["containers"]
+    names = {variable["name"] for variable in container["env"]}
+    assert body["updateStrategy"]["type"] == "RollingUpdate"
+    return body["updateStrategy"]["rollingUpdate"], "DRA_DRIVER_ROLLING_UPDATE_UID" in names
+
+
+def test_the_old_pod_goes_when_the_new_one_is_ready():
+    assert update({}) == ({"maxSurge": "10%", "maxUnavailable": 0}, True)
+    assert update({"surge": True, "updateAtOnce": 3}) == (
+        {"maxSurge": 3, "maxUnavailable": 0},
+        True,
+    )
+
+
+def test_or_first_where_kubelets_know_one_instance_of_a_driver_only():
+    assert update({"surge": False, "updateAtOnce": 3}) == ({"maxUnavailable": 3}, False)
+
+
+# OpenShift
+
+
+def test_openshift_admits_the_pods_and_nothing_that_asks_for_more():
+    bodies = chart.objects({"openshift": {"scc": True}})
+    scc = chart.the(bodies, "SecurityContextConstraints", "-kubelet-plugin")
+    spec = chart.the(bodies, "DaemonSet")["spec"]["template"]["spec"]
+    containers = [*spec["initContainers"], *spec["containers"]]
+    contexts = [container["securityContext"] for container in containers]
+    for field, rule in HOST.items():
+        assert scc[rule] is spec.get(field, False), field
+    ports = [port for container in containers for port in container.get("ports", ())]
+    assert scc["allowHostPorts"] is any("hostPort" in port for port in ports)
+    used = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
+    assert set(scc["volumes"]) == used | {"projected", *OF_A_TOKEN}
+    assert scc["allowHostDirVolumePlugin"] is ("hostPath" in used)
+    assert scc["allowPrivilegedContainer"] is any(c.get("privileged") for c in contexts) is True
+    # A privileged container has that by itself.
+    assert scc["allowPrivilegeEscalation"] is True
+    assert scc["readOnlyRootFilesystem"] is all(c["readOnlyRootFilesystem"] for c in contexts)
+    assert {c["runAsUser"] for c in contexts} == {scc["runAsUser"]["uid"]}
+    assert scc["runAsUser"]["type"] == "MustRunAs"
+    # The kubelet's directory is of another label than containers'.
+    assert any("seLinuxOptions" in c for c in contexts)
+    assert scc["seLinuxContext"] == {"type": "RunAsAny"}
+    assert scc["allowedCapabilities"] == scc["defaultAddCapabilities"] == []
+    assert "securityContext" not in spec
+
+
+@pytest.mark.parametrize("account", ["dra-driver-kubelet-plugin", "own"])
+def test_the_constraints_are_for_the_pods_account_alone(account):
+    own = {"serviceAccount": {"create": False, "name": account}} if account == "own" else {}
+    bodies = chart.objects(own | {"openshift": {"scc": True}})
+    scc = chart.the(bodies, "SecurityContextConstraints", "-kubelet-plugin")
+    spec = chart.the(bodies, "DaemonSet")["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == account
+    assert scc["users"] == [f"system:serviceaccount:{chart.NAMESPACE}:{account}"]
+    assert scc["groups"] == []
 
 
 def init_container(name, values=None):

@@ -67,6 +67,8 @@ def of_the_controller():
     cluster = api_cluster.Cluster()
     with contextlib.closing(cluster):
         cluster.client.create(kube.NAMESPACES, {"metadata": {"name": chart.NAMESPACE}})
+        lease = chart.the(chart.part(chart.objects(), "controller"), "Lease")
+        cluster.client.create(leading.LEASES, lease, chart.NAMESPACE)
         _leave(cluster)
         cluster.claim({"device": "gpu-0", "pool": GONE})
         for identity in ("first", "second"):
@@ -144,7 +146,7 @@ def test_the_controller_s_right_to_a_lease_is_to_the_one_that_it_is_told_to_take
         for right in rbac_rules.granted(bodies)
         if right.resource == leading.LEASES.plural
     }
-    assert names == {"create": "", "get": config.lease, "update": config.lease}
+    assert names == {"get": config.lease, "update": config.lease}
 
 
 # People
@@ -197,6 +199,21 @@ def test_nobody_has_the_role_for_people_and_it_can_be_left_out():
     roles = set().union(*rbac_rules.bound(chart.objects()).values())
     assert f"ClusterRole/{role['metadata']['name']}" not in roles
     assert viewer({"rbac": {"viewer": False}}) == []
+
+
+# The doctor, before the plugin and as its account
+
+
+def test_the_doctor_in_the_plugin_s_pod_may_ask_all_that_it_asks():
+    cluster = api_cluster.Cluster()
+    with contextlib.closing(cluster):
+        before = len(cluster.faults.calls)
+        _examine(cluster.kubeconfig)
+        asked = cluster.faults.calls[before:]
+    assert {(call.verb, call.resource) for call in asked if call.dry_run} == {
+        ("create", "resourceslices")
+    }
+    assert rbac_rules.refused(rights("kubelet-plugin"), asked) == []
 
 
 # All

@@ -103,6 +103,10 @@ REQUESTS = [
     reviews.request("gpu", selectors=NUMA),
     reviews.request("gpu", selectors=FOREIGN),
     reviews.request("gpu", "mig.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "shared.gpu.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "shared-mps.gpu.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "exclusive.gpu.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "exclusive.gpu.nvidia.com"),
     reviews.request("gpu", "nic.example", tolerations=TOLERATED),
     reviews.request("gpu", "team-a", selectors=NUMA),
     reviews.request(
@@ -134,7 +138,7 @@ def test_whoever_would_be_warned_is_asked_about(asked, resource, version):
         expected = bool(admission.decide(review, reviews.DRIVER).warnings)
         assert asked(review) == (["advice"] if expected else []), request
         warned += expected
-    assert warned == 7
+    assert warned == 10
 
 
 def test_classes_are_asked_about_if_their_expressions_read_the_drivers_attributes(asked):

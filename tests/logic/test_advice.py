@@ -34,6 +34,7 @@ def asking(expression, device_class="gpu.nvidia.com", version="v1"):
 
 # Tolerations
 
+KINDS = ("shared", "shared-mps", "exclusive")
 TOLERATION = (
     "without an effect it lets pods start on a device with a taint, and a taint NoExecute ends "
     "them again: add one with `effect: NoExecute`"
@@ -53,6 +54,12 @@ def test_a_toleration_without_an_effect_does_not_keep_pods_running(version, inne
     assert tolerating(toleration, version=version) == [
         f"spec.devices.requests[0]{inner}.tolerations[0]: {TOLERATION}"
     ]
+
+
+@pytest.mark.parametrize("name", ["mig.nvidia.com", *(f"{kind}.gpu.nvidia.com" for kind in KINDS)])
+def test_it_is_told_of_every_class_of_the_chart(name):
+    assert len(tolerating({"operator": "Exists"}, device_class=name)) == 1
+    assert tolerating({"operator": "Exists"}, device_class=f"{name}.example") == []
 
 
 @pytest.mark.parametrize("effect", ["NoExecute", "NoSchedule"])

@@ -35,6 +35,12 @@ def test_another_driver_name_is_in_the_class_s_name_and_selector(name, device_ty
     )
 
 
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.example.com"])
+def test_the_names_are_those_of_all_classes(driver):
+    made = classes.device_classes(driver)
+    assert classes.names(driver) == {body["metadata"]["name"] for body in made}
+
+
 def test_a_driver_whose_name_does_not_begin_with_gpu_has_the_type_in_front_of_it():
     names = list(classes.types("nvidia.example.com"))
     assert names == ["nvidia.example.com", "mig.nvidia.example.com", "vfio.nvidia.example.com"]

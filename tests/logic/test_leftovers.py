@@ -34,10 +34,26 @@ def claim(*devices):
     return claims.parse_outcome(body)
 
 
+def gone(*found, nodes=("node-1",)):
+    return leftovers.gone([each for each in found if each is not None], {*nodes})
+
+
+def of_slice(body):
+    return leftovers.of_slice(body, DRIVER)
+
+
+def owned_by(*owners):
+    return {"metadata": {"name": "s", "uid": "uid-s", "ownerReferences": [*owners]}}
+
+
+def owner(name="node-2", kind="Node", version="v1"):
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": "uid-n"}
+
+
 def test_pods_of_daemons_go_with_their_node():
     found = [leftovers.Leftover("Pod", "dra-driver", "p", "uid-p", "node-2")]
-    assert leftovers.pods([pod()], {"node-1"}) == found
-    assert leftovers.pods([pod()], {"node-2"}) == []
+    assert gone(leftovers.of_pod(pod())) == found
+    assert gone(leftovers.of_pod(pod()), nodes=["node-2"]) == []
 
 
 @pytest.mark.parametrize(
@@ -50,21 +66,35 @@ def test_pods_of_daemons_go_with_their_node():
     ],
 )
 def test_other_pods_are_left_alone(other):
-    assert leftovers.pods([other], {"node-1"}) == []
+    assert leftovers.of_pod(other) is None
 
 
 def test_slices_go_with_their_node():
-    assert leftovers.slices([published(nodeName="node-2")], {"node-1"}, DRIVER) == [SLICE]
-    assert leftovers.slices([published(nodeName="node-1")], {"node-1"}, DRIVER) == []
+    assert gone(of_slice(published(nodeName="node-2"))) == [SLICE]
+    assert gone(of_slice(published(nodeName="node-1"))) == []
 
 
 @pytest.mark.parametrize("other", [published("x.example.com", nodeName="node-2"), published()])
 def test_slices_of_other_drivers_and_of_no_node_are_left_alone(other):
-    assert leftovers.slices([other], {"node-1"}, DRIVER) == []
+    assert of_slice(other) is None
+
+
+def test_the_metadata_of_a_slice_tell_its_node_by_the_owner():
+    of_metadata = leftovers.of_slice_metadata
+    assert gone(of_metadata(owned_by(owner()))) == [SLICE]
+    assert gone(of_metadata(owned_by(owner("node-1")))) == []
 
 
 @pytest.mark.parametrize(
-    ("devices", "gone"),
+    "owners",
+    [(), (owner(kind="DaemonSet", version="apps/v1"),), (owner(version="example.com/v1"),)],
+)
+def test_without_a_node_that_owns_it_the_node_of_a_slice_is_not_known(owners):
+    assert leftovers.of_slice_metadata(owned_by(*owners)).nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("devices", "gone_nodes"),
     [
         ((), None),
         (((DRIVER, "node-1"),), None),
@@ -73,9 +103,13 @@ def test_slices_of_other_drivers_and_of_no_node_are_left_alone(other):
         (((DRIVER, "node-3"), (DRIVER, "node-2")), "node-2, node-3"),
     ],
 )
-def test_a_claim_with_a_device_of_a_node_that_is_gone_is_stale(devices, gone):
-    expected = [dataclasses.replace(CLAIM, node=gone)] if gone else []
-    assert leftovers.stale_claims([claim(*devices)], {"node-1"}, DRIVER) == expected
+def test_a_claim_with_a_device_of_a_node_that_is_gone_is_stale(devices, gone_nodes):
+    expected = [dataclasses.replace(CLAIM, node=gone_nodes)] if gone_nodes else []
+    assert gone(leftovers.of_claim(claim(*devices), DRIVER)) == expected
+
+
+def test_of_claims_without_devices_of_the_driver_nothing_is_kept():
+    assert leftovers.of_claim(claim(("x.example.com", "node-2")), DRIVER) is None
 
 
 def test_what_is_found_twice_and_for_long_enough_is_due():

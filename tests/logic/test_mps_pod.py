@@ -96,6 +96,14 @@ def test_it_is_pulled_with_the_secrets_of_its_namespace():
     assert "imagePullSecrets" not in pod()["spec"]
 
 
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent", "Never"])
+def test_it_is_pulled_when_the_driver_s_own_image_is(policy):
+    [container] = pod(dataclasses.replace(SITE, image_pull_policy=policy))["spec"]["containers"]
+    assert container["imagePullPolicy"] == policy
+    [container] = pod()["spec"]["containers"]
+    assert container["imagePullPolicy"] == "IfNotPresent"
+
+
 def test_what_it_may_write_is_its_daemon_s_directory_and_memory():
     spec = pod()["spec"]
     [container] = spec["containers"]

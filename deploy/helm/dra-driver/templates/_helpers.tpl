@@ -78,8 +78,43 @@ v1beta1
 {{ .Values.settings.kubeletRoot }}/plugins/{{ .Values.settings.driverName }}
 {{- end }}
 
+{{- /* `true` or nothing: kubelets know two instances of a driver from 1.33 on. They may be older than
+the API server; without a cluster to ask, as for `helm template`, only its version is known. */}}
 {{- define "dra-driver.surges" -}}
-{{- if semverCompare ">=1.33.0-0" .Capabilities.KubeVersion.Version }}true{{ end }}
+{{- $surge := toString .Values.kubeletPlugin.surge }}
+{{- if eq $surge "auto" }}
+{{- $new := semverCompare ">=1.33.0-0" .Capabilities.KubeVersion.Version }}
+{{- range (lookup "v1" "Node" "" "").items }}
+{{- $version := dig "status" "nodeInfo" "kubeletVersion" "" . }}
+{{- $new = and $new (or (not $version) (semverCompare ">=1.33.0-0" $version)) }}
+{{- end }}
+{{- $surge = toString $new }}
+{{- end }}
+{{- if eq $surge "true" }}true{{ end }}
+{{- end }}
+
+{{- /* `true` or nothing: whether the plugin's pod is for nodes with these `labels`, by `plugin`, the
+values that say so. Operators that are not known are taken to match. */}}
+{{- define "dra-driver.isForNode" -}}
+{{- $labels := .labels }}
+{{- $fits := true }}
+{{- range $key, $value := .plugin.nodeSelector }}
+{{- $fits = and $fits (eq (get $labels $key) $value) }}
+{{- end }}
+{{- with dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list (default dict .plugin.affinity) }}
+{{- $some := false }}
+{{- range . }}
+{{- $all := true }}
+{{- range .matchExpressions }}
+{{- $is := and (hasKey $labels .key) (has (get $labels .key) (default list .values)) }}
+{{- $match := dict "In" $is "NotIn" (not $is) "Exists" (hasKey $labels .key) "DoesNotExist" (not (hasKey $labels .key)) }}
+{{- $all = and $all (dig .operator true $match) }}
+{{- end }}
+{{- $some = or $some $all }}
+{{- end }}
+{{- $fits = and $fits $some }}
+{{- end }}
+{{- if $fits }}true{{ end }}
 {{- end }}
 
 {{- define "dra-driver.settings" -}}
@@ -95,6 +130,9 @@ v1beta1
 {{- end }}
 {{- if eq .Values.settings.mpsLauncher "pod" }}
 {{- $_ := set $own "mpsServiceAccount" (include "dra-driver.mpsServiceAccount" .) }}
+{{- if not .Values.settings.mpsImagePullPolicy }}
+{{- $_ := set $own "mpsImagePullPolicy" .Values.image.pullPolicy }}
+{{- end }}
 {{- if not .Values.settings.mpsImagePullSecrets }}
 {{- $names := list }}
 {{- range .Values.imagePullSecrets }}
@@ -105,7 +143,7 @@ v1beta1
 {{- end }}
 {{- /* YAML 1.1 reads an `off` without quotes as false. */}}
 {{- $given := deepCopy .Values.settings }}
-{{- range $part := prepend $given.gpus $given }}
+{{- range $part := prepend (default list $given.gpus) $given }}
 {{- range $name := list "migMode" "shares" }}
 {{- if eq (get $part $name | toString) "false" }}
 {{- $_ := set $part $name "off" }}
