@@ -16,7 +16,7 @@ from dra_driver.adapters import dra_grpc
 from dra_driver.apps import serving
 
 FIRST_PAUSE = 1.0
-LAST_PAUSE = 10.0
+LAST_PAUSE = 4.0
 """Seconds between two looks at both instances: first, and longest after doubling."""
 DEFERS = "an older instance serves this node until this one can: "
 """Begins what the probe is told meanwhile."""

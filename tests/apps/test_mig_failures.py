@@ -51,7 +51,7 @@ def test_what_will_not_work_is_undone_at_once_and_says_why(node, api, faults, fu
 def test_what_does_not_work_in_time_is_undone(node, api, faults, function, error):
     faults(error=error, function=function)
     with pytest.raises(errors.Retryable, match=node.uuid()):
-        node.prepare(api.make(FIRST), seconds=3.1)
+        node.prepare(api.make(FIRST), seconds=0.1)
     assert node.is_clean()
 
 
@@ -101,7 +101,7 @@ def test_an_instance_beside_that_of_another_claim_is_undone_and_the_other_stays(
 def test_a_gpu_that_a_process_uses_is_told_of_with_who_it_is(node, api):
     node.occupy(4711, command="trainer")
     with pytest.raises(errors.Retryable, match=r"4711.*trainer|trainer.*4711"):
-        node.prepare(api.make(FIRST), seconds=3.1)
+        node.prepare(api.make(FIRST), seconds=0.1)
     assert node.is_clean()
 
 
@@ -127,7 +127,7 @@ def test_an_instance_that_a_process_uses_stays_until_that_has_ended(node, api):
     node.use(815, command="trainer")
     node.occupy(816, command="bystander")
     with pytest.raises(errors.Retryable) as caught:
-        node.unprepare(ref, seconds=3.1)
+        node.unprepare(ref, seconds=0.1)
     assert "815" in str(caught.value)
     assert "trainer" in str(caught.value)
     assert "816" not in str(caught.value)
@@ -165,7 +165,7 @@ def test_an_unprepare_that_fails_half_way_is_finished_by_the_next(
     node.prepare(ref)
     faults(error=error, function=function)
     with pytest.raises(errors.DriverError):
-        node.unprepare(ref, seconds=3.1)
+        node.unprepare(ref, seconds=0.1)
     assert node.record(ref) is not None
     assert len(node.instances()) == 1
     gpu_faults.clear(node.simulation)
@@ -179,7 +179,7 @@ def test_an_unprepare_that_fails_half_way_can_be_followed_by_a_prepare(node, api
     node.prepare(ref)
     faults(error=UNKNOWN, function=function)
     with pytest.raises(errors.Retryable):
-        node.unprepare(ref, seconds=3.1)
+        node.unprepare(ref, seconds=0.1)
     gpu_faults.clear(node.simulation)
     node.prepare(ref)
     assert node.instances() == [(19, 6, 1)]

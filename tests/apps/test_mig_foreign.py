@@ -32,7 +32,7 @@ def test_a_claim_whose_place_somebody_else_has_taken_is_refused_and_theirs_stays
     node.foreign("1g.10gb", 6, compute=compute)
     before = node.hardware()
     with pytest.raises(errors.Retryable, match=r"GPU instances?.* 0 (is )?at 6:1"):
-        node.prepare(api.make(device), seconds=3.1)
+        node.prepare(api.make(device), seconds=0.1)
     assert (node.hardware(), node.files()) == (before, [])
 
 
@@ -55,7 +55,7 @@ def test_an_instance_that_somebody_makes_at_the_very_moment_is_left_alone(node, 
 
     monkeypatch.setattr(node.nvml, "create", late, raising=False)
     with pytest.raises(errors.Retryable):
-        node.prepare(api.make(FIRST), seconds=3.1)
+        node.prepare(api.make(FIRST), seconds=0.1)
     assert node.instances() == [(19, 6, 1)]
     assert node.files() == [] or node.books.get(node.uuid()).spots == set()
 
@@ -74,7 +74,7 @@ def test_a_whole_gpu_in_the_mig_mode_of_others_is_refused(node, api):
     node.foreign("1g.10gb", 6)
     node.gpus.look()
     with pytest.raises(errors.Retryable, match="device 'gpu-0' does not exist on this node"):
-        node.prepare(ref, seconds=3.1)
+        node.prepare(ref, seconds=0.1)
     assert node.instances() == [(19, 6, 1)]
     assert node.files() == []
 
@@ -83,7 +83,7 @@ def test_a_whole_gpu_that_somebody_cut_since_the_last_look_is_refused(node, api)
     ref = api.make("gpu-0")
     node.foreign("1g.10gb", 6)
     with pytest.raises(errors.Retryable, match="is in MIG mode with GPU instances 0 at 6:1"):
-        node.prepare(ref, seconds=3.1)
+        node.prepare(ref, seconds=0.1)
     assert node.instances() == [(19, 6, 1)]
     assert node.files() == []
 
@@ -159,7 +159,7 @@ def test_static_instances_that_come_and_go_are_seen(new_node, api):
     node.destroy(second.id)
     assert offered(node) == {FIRST, "gpu-1"}
     with pytest.raises(errors.Retryable, match="does not exist on this node"):
-        node.prepare(api.make(large), seconds=3.1)
+        node.prepare(api.make(large), seconds=0.1)
 
 
 def test_a_static_instance_that_was_made_anew_is_used_with_its_new_uuid(new_node, api):

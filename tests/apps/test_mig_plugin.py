@@ -99,6 +99,8 @@ def test_foreign_instances_are_adopted_after_a_complete_list_alone(
     plugin.start()
     plugin.wait_log(ADOPTING, device="gpu-0")
     ledgers = own_machine.plugin / "gpus"
+    # The ledger is written first, and goes last.
+    api_cluster.wait_for(lambda: not card(own_machine).gpu_instances, "the instance to go")
     api_cluster.wait_for(lambda: not list(ledgers.iterdir()), "nothing to be ours any more")
     is_clean(own_machine)
 

@@ -26,7 +26,7 @@ def install(host, script):
 def test_a_daemon_whose_program_is_missing_is_told_of_and_leaves_nothing(host, users):
     (host.simulation / "driver/usr/bin" / mps_control.PROGRAM).unlink()
     with pytest.raises(errors.Retryable, match=mps_control.PROGRAM):
-        host.prepare(users.give(GPU, configs=[LIMITED]), seconds=3.1)
+        host.prepare(users.give(GPU, configs=[LIMITED]), seconds=0.1)
     assert host.is_clean()
 
 
@@ -62,7 +62,7 @@ def test_a_daemon_that_does_not_get_ready_is_told_of_and_leaves_nothing(
     install(host, script)
     ref = users.give(GPU, configs=[LIMITED])
     with pytest.raises(errors.Retryable, match="not ready"):
-        host.prepare(ref, seconds=3.1)
+        host.prepare(ref, seconds=0.1)
     assert host.is_clean()
 
 
@@ -70,7 +70,7 @@ def test_a_daemon_that_does_not_get_ready_takes_the_partition_with_it(host, user
     monkeypatch.setattr(sharing, "READY_SECONDS", 0.3)
     install(host, "exit 3")
     with pytest.raises(errors.Retryable, match="not ready"):
-        host.prepare(users.give(PARTITION, configs=[LIMITED_PARTITION]), seconds=3.1)
+        host.prepare(users.give(PARTITION, configs=[LIMITED_PARTITION]), seconds=0.1)
     assert host.is_clean()
 
 

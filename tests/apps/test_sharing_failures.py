@@ -67,7 +67,7 @@ def test_a_compute_mode_that_may_not_be_set_says_what_to_do_and_leaves_nothing(h
 def test_a_compute_mode_that_cannot_be_had_in_time_leaves_nothing(host, users, faults, function):
     faults(error=UNKNOWN, function=function)
     with pytest.raises(errors.Retryable, match=host.uuid()):
-        host.prepare(users.give(GPU, configs=[LIMITED]), seconds=3.1)
+        host.prepare(users.give(GPU, configs=[LIMITED]), seconds=0.1)
     gpu_faults.clear(host.simulation)
     assert host.is_clean()
 
@@ -114,7 +114,7 @@ def test_a_second_card_whose_time_slice_cannot_be_set_gives_the_first_back(host,
 def test_without_nvidia_smi_the_claim_waits_and_leaves_nothing(host, users):
     (host.root / "nvidia-smi").unlink()
     with pytest.raises(errors.Retryable, match="nvidia-smi cannot be run"):
-        host.prepare(users.give(GPU, configs=[LONG]), seconds=3.1)
+        host.prepare(users.give(GPU, configs=[LONG]), seconds=0.1)
     assert host.is_clean()
 
 
@@ -124,7 +124,7 @@ def test_a_time_slice_that_cannot_be_put_back_is_put_back_by_the_next_unprepare(
     host.prepare(ref)
     break_smi(host, SETTING_FAILS.format(text="Unknown Error", status=231))
     with pytest.raises(errors.Retryable):
-        host.unprepare(ref, seconds=3.1)
+        host.unprepare(ref, seconds=0.1)
     assert host.record(ref) is not None
     repair_smi(host)
     host.unprepare(ref)
@@ -139,7 +139,7 @@ def test_a_compute_mode_that_cannot_be_put_back_is_put_back_by_the_next_unprepar
     host.prepare(ref)
     faults(error=UNKNOWN, function="nvmlDeviceSetComputeMode")
     with pytest.raises(errors.Retryable):
-        host.unprepare(ref, seconds=3.1)
+        host.unprepare(ref, seconds=0.1)
     assert host.record(ref) is not None
     gpu_faults.clear(host.simulation)
     host.unprepare(ref)
@@ -151,7 +151,7 @@ def test_a_half_undone_claim_can_be_prepared_again(host, users, faults):
     host.prepare(ref)
     faults(error=UNKNOWN, function="nvmlDeviceSetComputeMode")
     with pytest.raises(errors.Retryable):
-        host.unprepare(ref, seconds=3.1)
+        host.unprepare(ref, seconds=0.1)
     gpu_faults.clear(host.simulation)
     host.prepare(ref)
     assert host.gets(ref) == (30, 4)

@@ -185,7 +185,7 @@ def test_what_a_claim_still_holds_whose_pod_is_gone_is_waited_for(shared_host, u
     shared_host.prepare(one)
     users.delete(one)
     with pytest.raises(errors.Retryable):
-        shared_host.prepare(other, seconds=3.1)
+        shared_host.prepare(other, seconds=0.1)
 
 
 def test_a_device_in_shares_is_not_handed_out_whole(shared_host, users):
@@ -303,7 +303,7 @@ def test_what_a_claim_may_share_whose_record_is_damaged_is_not_taken_down(shared
     text = record.read_text(encoding="utf-8")
     record.write_text("damaged", encoding="utf-8")
     with pytest.raises(errors.Retryable, match=other.uid):
-        shared_host.unprepare(one, seconds=3.1)
+        shared_host.unprepare(one, seconds=0.1)
     assert shared_host.gets(other) == (6, 6)
     record.write_text(text, encoding="utf-8")
     shared_host.unprepare(one)

@@ -116,7 +116,7 @@ def test_a_claim_whose_pod_is_gone_is_waited_for_before_another_interval_is_set(
     divided.prepare(one)
     users.delete(one)
     with pytest.raises(errors.Retryable):
-        divided.prepare(other, seconds=3.1)
+        divided.prepare(other, seconds=0.1)
 
 
 def test_a_card_without_support_is_refused_with_the_way_out(host, users):
