@@ -105,7 +105,8 @@ def played(settings):
         path.write_text(yaml.safe_dump_all(as_the_scheduler_does(objects)), encoding="utf-8")
         options = demo.Options(
             files=(path,),
-            nodes=tuple(demo.parse_node(f"{name}={NODE.partition('=')[2]}") for name in "abc"),
+            # A node for each pod: none waits because others came first.
+            nodes=tuple(demo.parse_node(f"{name}={NODE.partition('=')[2]}") for name in "abcde"),
             plugin_flags=plugin_settings.flags(settings),
         )
         shown = Looking()

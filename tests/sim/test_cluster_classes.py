@@ -3,6 +3,7 @@
 import pathlib
 import tempfile
 import threading
+from collections import Counter
 
 import kubelet_node
 import pytest
@@ -37,8 +38,8 @@ def running():
             made.stop()
 
 
-def pod(running, name, device_class):
-    """A pod with a device of the class, as it is once it runs, or has been found to wait."""
+def make_pod(running, name, device_class):
+    """A pod with a device of the class."""
     wanted = {"name": "gpu", "exactly": {"deviceClassName": device_class}}
     claim = {"metadata": {"name": name}, "spec": {"devices": {"requests": [wanted]}}}
     body = {
@@ -51,13 +52,15 @@ def pod(running, name, device_class):
     running.client.create(kube.CLAIMS, claim, "default")
     running.client.create(kube.PODS, body, "default")
 
-    def decided():
-        found = running.client.get(kube.PODS, name, "default")
-        status = found.get("status") or {}
-        reasons = [condition.get("reason") for condition in status.get("conditions") or ()]
-        return found if status.get("phase") == "Running" or "Unschedulable" in reasons else None
 
-    return until(decided, what=f"pod {name} runs, or waits")
+def node_of(running, name):
+    """The node of a pod that runs; WAITS once the scheduler has found none."""
+    found = running.client.get(kube.PODS, name, "default")
+    status = found.get("status") or {}
+    if status.get("phase") == "Running":
+        return found["spec"]["nodeName"]
+    reasons = [condition.get("reason") for condition in status.get("conditions") or ()]
+    return WAITS if "Unschedulable" in reasons else None
 
 
 @pytest.mark.parametrize(
@@ -74,8 +77,13 @@ def test_a_class_has_the_devices_that_its_name_says_as_often_as_claims_may_have_
 ):
     names = [f"{device_class.partition('.')[0]}-{number}" for number in range(len(nodes))]
     try:
-        found = [pod(running, name, device_class)["spec"].get("nodeName", WAITS) for name in names]
-        assert sorted(found) == sorted(nodes)
+        for name in names:
+            make_pod(running, name, device_class)
+        # What pods of another test had may be free a moment later than they are gone.
+        until(
+            lambda: Counter(node_of(running, name) for name in names) == Counter(nodes),
+            what=f"pods on {nodes}",
+        )
     finally:
         for name in names:
             running.client.delete(kube.PODS, name, "default", grace_period=0)
