@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests wait more than they compute: two at a time even on one core.
-WORKERS ?= 2
+# Tests wait as much as they compute: three at a time on two cores.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit lint types bench crds docs manifests wheels clean kind-demo
