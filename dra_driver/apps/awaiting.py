@@ -19,8 +19,13 @@ Tell = Callable[[str], None]
 """Is told what is waited for, once for each reason."""
 
 
-def nothing_in_the_way(hindrance: Hindrance, tell: Tell, stop: threading.Event) -> bool:
-    """Return True once there is no hindrance; False if `stop` was set before."""
+def nothing_in_the_way(
+    hindrance: Hindrance, tell: Tell, stop: threading.Event, pause: float = LOOK_AGAIN
+) -> bool:
+    """Return True once there is no hindrance; False if `stop` was set before.
+
+    `pause` is in seconds between two looks.
+    """
     told = None
     while not stop.is_set():
         reason = hindrance()
@@ -29,7 +34,7 @@ def nothing_in_the_way(hindrance: Hindrance, tell: Tell, stop: threading.Event) 
         if reason != told:
             tell(reason)
             told = reason
-        stop.wait(LOOK_AGAIN)
+        stop.wait(pause)
     return False
 
 

@@ -13,18 +13,14 @@ from collections.abc import Callable
 
 from dra_driver import errors, settings
 from dra_driver.adapters import dra_grpc
-from dra_driver.apps import serving
+from dra_driver.apps import awaiting, serving
 
-FIRST_PAUSE = 1.0
-LAST_PAUSE = 4.0
-"""Seconds between two looks at both instances: first, and longest after doubling."""
+LOOK_AGAIN = 2.0
+"""Seconds between two looks at both instances, and maybe at the API server."""
 DEFERS = "an older instance serves this node until this one can: "
 """Begins what the probe is told meanwhile."""
 _SECONDS = 4.0
 """How long the older instance may take to say how it is."""
-
-Hindrance = Callable[[], str | None]
-"""What keeps an instance from its work; None if nothing does."""
 
 
 class Standing:
@@ -71,26 +67,20 @@ class Standing:
 
 def wait(
     config: settings.KubeletPlugin,
-    own: Hindrance,
-    tell: Callable[[str], None],
+    own: awaiting.Hindrance,
+    tell: awaiting.Tell,
     stop: threading.Event,
 ) -> bool:
     """Return True once this instance is to serve the node; False if `stop` was set before.
 
-    That is when nothing hinders it, or when the older one has ended or is hindered too. `tell`
-    hears what is waited for, once for each reason.
+    That is when nothing hinders it, or when the older one has ended or is hindered too.
     """
-    told, pause = None, FIRST_PAUSE
-    while not stop.is_set():
+
+    def hindrance() -> str | None:
         reason = own()
-        if reason is None or older(config) is not None:
-            return True
-        if reason != told:
-            tell(reason)
-            told = reason
-        stop.wait(pause)
-        pause = min(pause * 2, LAST_PAUSE)
-    return False
+        return None if reason is None or older(config) is not None else reason
+
+    return awaiting.nothing_in_the_way(hindrance, tell, stop, LOOK_AGAIN)
 
 
 def older(config: settings.KubeletPlugin) -> str | None:
