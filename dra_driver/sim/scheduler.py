@@ -213,11 +213,23 @@ class Scheduler:
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        self._client.create_subresource(kube.PODS, pod.name, "binding", binding, pod.namespace)
+        # Counted first: the watch may tell that it has ended before the answer is here.
         self._state.placed(pod.uid, node)
+        try:
+            self._client.create_subresource(kube.PODS, pod.name, "binding", binding, pod.namespace)
+        except BaseException:
+            self._not_bound(pod)
+            raise
         self._log.info("pod scheduled", pod=f"{pod.namespace}/{pod.name}", node=node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._events.record(body, "Normal", "Scheduled", message)
+
+    def _not_bound(self, pod: placing.Pod) -> None:
+        """Count with a pod as the watch shows it: the server may have refused it a second node."""
+        self._state.placed(pod.uid, "")
+        shown = self._pods.get(pod.name, pod.namespace)
+        if shown is not None:
+            self._state.on_pod("MODIFIED", shown)
 
     def _tell(self, body: Json, message: str) -> None:
         """Set the pod's condition, and record an event, unless that has been told already."""

@@ -91,43 +91,6 @@ def test_pods_in_a_row_never_get_one_device(plane):
     assert sorted(given) == [f"node-a/gpu-{n}" for n in range(8)]
 
 
-def test_pods_spread_over_equal_nodes(plane):
-    for node in ("node-a", "node-b"):
-        plane.add_node(node)
-        plane.add_slice(node, "gpu-0", "gpu-1")
-    for number in range(4):
-        plane.add_claim(f"claim-{number}")
-        plane.add_pod(f"pod-{number}", claims={"gpu": f"claim-{number}"})
-    plane.start_scheduler()
-    assert [plane.node_of(f"pod-{n}") for n in range(4)] == ["node-a", "node-b"] * 2
-
-
-def test_pods_that_were_bound_count_although_the_watch_is_slow(plane, monkeypatch):
-    on_pod = cluster_state.ClusterState.on_pod
-
-    def slow(self, kind, body):
-        time.sleep(0.1)
-        on_pod(self, kind, body)
-
-    monkeypatch.setattr(cluster_state.ClusterState, "on_pod", slow)
-    for node in ("node-a", "node-b"):
-        plane.add_node(node)
-    for number in range(4):
-        plane.add_pod(f"pod-{number}")
-    plane.start_scheduler()
-    assert [plane.node_of(f"pod-{n}") for n in range(4)] == ["node-a", "node-b"] * 2
-
-
-def test_pods_that_are_done_do_not_count_for_their_node(plane):
-    for node in ("node-a", "node-b"):
-        plane.add_node(node)
-    plane.start_scheduler()
-    for name in ("first", "second", "third"):
-        plane.add_pod(name)
-        assert plane.node_of(name) == "node-a"
-        plane.finish(name)
-
-
 def test_several_claims_of_a_pod_are_met_on_one_node(plane):
     plane.add_node("node-a")
     plane.add_node("node-b")
