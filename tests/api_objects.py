@@ -27,7 +27,7 @@ TEMPLATES = f"{RESOURCE}/namespaces/default/resourceclaimtemplates"
 CLASSES = f"{RESOURCE}/deviceclasses"
 SLICES = f"{RESOURCE}/resourceslices"
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 """Seconds until a wait for something that must happen is given up."""
 
 

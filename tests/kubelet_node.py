@@ -93,7 +93,7 @@ class OneNode:
         plugin = scripted_plugin.ScriptedPlugin(self.registry, **options).start()
         self.plugins.append(plugin)
         if self.kubelet is not None:
-            assert self.kubelet.plugins.wait_registered(plugin.name, 15)
+            assert self.kubelet.plugins.wait_registered(plugin.name, 60)
         return plugin
 
     # Claims, as the scheduler leaves them

@@ -9,7 +9,7 @@ from dra_driver.adapters import dra_grpc
 from dra_driver.model import claims, prepared
 
 DRIVER = "gpu.example.com"
-DEADLINE = 15.0
+DEADLINE = 60.0
 """Seconds until a call that a test holds goes on all the same."""
 
 Script = Callable[[claims.ClaimRef], dra_grpc.Answer]

@@ -1,7 +1,7 @@
 """A local copy of the API's objects of one kind, kept current by a watch."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
@@ -23,8 +23,8 @@ class Informer:
     """Lists, then watches, then lists again whenever the watch is lost.
 
     `on_change(type, object)` is called in the informer's thread for ADDED, MODIFIED and DELETED,
-    also for differences that a new list shows; it must not block. `on_error` hears what went wrong
-    before the next try.
+    also for differences that a new list shows; it must not block. A change at which it failed is
+    not told again, all others are. `on_error` hears what went wrong before the next try.
     """
 
     def __init__(
@@ -75,6 +75,8 @@ class Informer:
     def wait_version(self, version: str, timeout: float) -> bool:
         """Whether a write that the server answered with `version` is seen within `timeout` seconds.
 
+        Seen is what can be read and has been told to `on_change`, which must not call this.
+
         Resource versions of one resource are ordered integers (guaranteed from Kubernetes 1.35 on,
         true of etcd before).
         """
@@ -112,16 +114,14 @@ class Informer:
         current = {_key(item): item for item in items}
         with self._lock:
             before, self._objects = self._objects, current
-            self._see(version)
-        # One that was made again under its name, unseen, is another object: the old one is gone.
-        for key, item in sorted(before.items()):
-            if key not in current or _uid(current[key]) != _uid(item):
-                self._on_change("DELETED", item)
-        for key, item in sorted(current.items()):
-            if key not in before or _uid(before[key]) != _uid(item):
-                self._on_change("ADDED", item)
-            elif _version(before[key]) != _version(item):
-                self._on_change("MODIFIED", item)
+        failures = [
+            error
+            for kind, item in _differences(before, current)
+            if (error := self._tell(kind, item))
+        ]
+        if failures:
+            raise failures[0]
+        self._see(version)
         return version
 
     def _follow(self, version: str) -> None:
@@ -149,13 +149,37 @@ class Informer:
                 self._objects.pop(_key(item), None)
             elif kind != "BOOKMARK":
                 self._objects[_key(item)] = item
-            self._see(_version(item))
         if kind != "BOOKMARK":
             self._on_change(kind, item)
+        self._see(_version(item))
+
+    def _tell(self, kind: str, item: Json) -> Exception | None:
+        """Tell of one of many changes, so that one that fails does not keep the others back."""
+        try:
+            self._on_change(kind, item)
+        except Exception as error:  # noqa: BLE001 - raised once the others have been told
+            return error
+        return None
 
     def _see(self, version: str) -> None:
-        self._version = max(self._version, int(version))
-        self._lock.notify_all()
+        with self._lock:
+            self._version = max(self._version, int(version))
+            self._lock.notify_all()
+
+
+def _differences(
+    before: Mapping[Key, Json], current: Mapping[Key, Json]
+) -> Iterator[tuple[str, Json]]:
+    """What has happened between two lists, as a watch would have told it."""
+    # One that was made again under its name, unseen, is another object: the old one is gone.
+    for key, item in sorted(before.items()):
+        if key not in current or _uid(current[key]) != _uid(item):
+            yield "DELETED", item
+    for key, item in sorted(current.items()):
+        if key not in before or _uid(before[key]) != _uid(item):
+            yield "ADDED", item
+        elif _version(before[key]) != _version(item):
+            yield "MODIFIED", item
 
 
 def _odd(error: Exception) -> errors.Retryable:

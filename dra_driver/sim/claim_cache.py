@@ -105,13 +105,15 @@ class ClaimCache:
             last = [entry for entry in self._entries.values() if entry.pods == {pod_uid}]
             for entry in last:
                 entry.leaving = True
+            # Before the calls: of pods that end at the same time one has to be the last.
+            for entry in self._entries.values():
+                if not entry.leaving:
+                    entry.pods.discard(pod_uid)
         for driver, refs in _by_driver(last):
             _check(self._drivers.unprepare(driver, refs), refs, "NodeUnprepareResources")
         with self._lock:
-            for entry in list(self._entries.values()):
-                entry.pods.discard(pod_uid)
-                if not entry.pods:
-                    del self._entries[entry.ref.uid]
+            for entry in last:
+                del self._entries[entry.ref.uid]
 
     def _fetch(self, pod: PodClaims, name: str, claim_name: str | None) -> claims.ResourceClaim:
         if claim_name is None:

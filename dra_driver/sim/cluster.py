@@ -201,10 +201,9 @@ class Cluster:
         self._stack.callback(self.client.close)
         for body in classes.device_classes(DRIVER_NAME):
             self.client.create(kube.CLASSES, body)
-        for part in (
-            claim_controller.ClaimController(self._part_client("claim-controller")),
-            scheduler.Scheduler(self._part_client("scheduler"), self._behaviour),
-        ):
+        self._scheduler = scheduler.Scheduler(self._part_client("scheduler"), self._behaviour)
+        controller = claim_controller.ClaimController(self._part_client("claim-controller"))
+        for part in (controller, self._scheduler):
             part.start()
             self._stack.callback(part.stop)
         for spec in self._specs:
@@ -219,15 +218,20 @@ class Cluster:
     def wait_ready(self, stop: threading.Event, seconds: float = READY_SECONDS) -> bool:
         """Wait until each node's devices are published; False where `stop` was set before.
 
+        The scheduler knows them then: a pod that they suit is not refused first.
+
         Raises:
             errors.Fatal: a plugin ended, or it took longer than `seconds`.
+            errors.Retryable: the scheduler does not come to know them.
         """
         deadline = time.monotonic() + seconds
+        slices: list[Json] = []
         waiting = set(self.nodes)
         while waiting and not stop.is_set():
             for name in sorted(waiting):
                 self.nodes[name].check_alive()
-            waiting = set(self.nodes) - _published(self.client.list(kube.SLICES)[0])
+            slices = self.client.list(kube.SLICES)[0]
+            waiting = set(self.nodes) - _published(slices)
             if waiting and time.monotonic() > deadline:
                 logs = "\n".join(
                     f"plugin of node {name}: {self.nodes[name].log_end()}"
@@ -239,7 +243,10 @@ class Cluster:
                 )
             if waiting:
                 stop.wait(LOOK_SECONDS)
-        return not stop.is_set()
+        if stop.is_set():
+            return False
+        self._scheduler.wait_known(self.client.list(kube.NODES)[0], slices)
+        return True
 
     def stop(self) -> None:
         """Stop everything, in the reverse order."""

@@ -213,11 +213,20 @@ class Kubelet:
             container.stop()
 
     def _delete(self, pod: _Pod) -> None:
+        """Let the object go; nothing else tells of it again, so it is tried until it is gone."""
         metadata = pod.body["metadata"]
-        with contextlib.suppress(kube.ApiError):
-            self._client.delete(
-                kube.PODS, metadata["name"], metadata["namespace"], uid=pod.uid, grace_period=0
-            )
+        while not (pod.gone or self._stop.is_set()):
+            try:
+                self._client.delete(
+                    kube.PODS, metadata["name"], metadata["namespace"], uid=pod.uid, grace_period=0
+                )
+            except (kube.NotFound, kube.Conflict):
+                return
+            except kube.ApiError as error:
+                self._log.info("pod is not deleted yet", pod=metadata["name"], reason=str(error))
+                self._stop.wait(RETRY_SECONDS)
+            else:
+                return
 
     def _report(
         self, pod: _Pod, phase: str, statuses: Mapping[str, int | None] | None = None
@@ -230,11 +239,15 @@ class Kubelet:
                 self._client.patch(
                     kube.PODS,
                     metadata["name"],
-                    {"status": _status(body, phase, statuses or {})},
+                    # A pod of the same name that came meanwhile is another one.
+                    {
+                        "metadata": {"uid": pod.uid},
+                        "status": _status(body, phase, statuses or {}),
+                    },
                     metadata["namespace"],
                     subresource="status",
                 )
-        except kube.NotFound:
+        except (kube.NotFound, kube.Conflict):
             return
 
 

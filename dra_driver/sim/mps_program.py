@@ -149,7 +149,7 @@ class Daemon:
                 key.data(key.fileobj)
         self._drop_server()
         if self._quitter is not None:
-            _send(self._quitter, "")
+            _answer(self._quitter, "")
 
     def _is_over(self) -> bool:
         if self._quit_at is None:
@@ -175,10 +175,12 @@ class Daemon:
         server.clients.append(connection)
         caps = server.caps.lowered(environment)
         answer = {"server": server.pid, "percentage": caps.percentage, "memory": caps.memory}
-        _send(connection, answer)
+        _answer(connection, answer)
         self._selector.register(connection, selectors.EVENT_READ, self._forget_client)
 
     def _forget_client(self, connection: socket.socket) -> None:
+        if connection.fileno() < 0:  # It went with its server, which ended at the same moment.
+            return
         self._selector.unregister(connection)
         connection.close()
         if self._server is not None and connection in self._server.clients:
@@ -231,7 +233,7 @@ class Daemon:
                 continue
             with contextlib.suppress(TypeError):  # A wrong number of arguments is passed over.
                 answers.append(act(self, *arguments))
-        _send(connection, "".join(f"{answer}\n" for answer in answers if answer))
+        _answer(connection, "".join(f"{answer}\n" for answer in answers if answer))
         connection.close()
 
     def _get_server_list(self) -> str:
@@ -312,6 +314,12 @@ def _connection() -> socket.socket:
 
 def _send(connection: socket.socket, message: Any) -> None:
     connection.send(json.dumps(message).encode())
+
+
+def _answer(connection: socket.socket, message: Any) -> None:
+    """Send, unless whoever asked has ended meanwhile."""
+    with contextlib.suppress(OSError):
+        _send(connection, message)
 
 
 def _say(*words: Any) -> None:

@@ -46,11 +46,17 @@ class Observer:
     def look(self) -> outcome.Outcome:
         """How it is now."""
         client = self._cluster.client
+        # A claim may go when its pod has ended, and an event comes before what follows from it: so
+        # a pod is looked at after its claims, and before what is told of it.
+        claims = client.list(kube.CLAIMS)[0]
+        pods = sorted(
+            client.list(kube.PODS)[0],
+            key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]),
+        )
         events = client.list(kube.EVENTS)[0]
         scene = _Scene(
             claims={
-                (body["metadata"]["namespace"], body["metadata"]["name"]): body
-                for body in client.list(kube.CLAIMS)[0]
+                (body["metadata"]["namespace"], body["metadata"]["name"]): body for body in claims
             },
             devices=self._cluster.devices(),
             warnings=_warnings(events),
@@ -68,10 +74,6 @@ class Observer:
         names: dict[str, list[str]] = {name: [] for name in self._cluster.nodes}
         for _, pool, device in sorted(scene.devices):
             names.setdefault(pool, []).append(device)
-        pods = sorted(
-            client.list(kube.PODS)[0],
-            key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]),
-        )
         return outcome.Outcome(
             nodes={node: tuple(found) for node, found in sorted(names.items())},
             pods=tuple(self._pod(body, scene) for body in pods),

@@ -7,7 +7,7 @@ preemption, volumes, spreading beyond the number of pods of a node.
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dra_driver import errors, telemetry
@@ -48,14 +48,16 @@ class Scheduler:
         self._moves = 0
         self._pods = informer.Informer(client, kube.PODS, on_change=self._on_pod)
         self._claims = informer.Informer(client, kube.CLAIMS, on_change=self._on_claim)
+        self._slices, self._nodes, classes = (
+            informer.Informer(client, resource, on_change=self._moving(on_change))
+            for resource, on_change in (
+                (kube.SLICES, self._state.on_slice),
+                (kube.NODES, self._state.on_node),
+                (kube.CLASSES, self._state.on_class),
+            )
+        )
         # Pods last: by then most of what they need is known.
-        informers = [
-            informer.Informer(client, kube.SLICES, on_change=self._moving(self._state.on_slice)),
-            informer.Informer(client, kube.CLASSES, on_change=self._moving(self._state.on_class)),
-            informer.Informer(client, kube.NODES, on_change=self._moving(self._state.on_node)),
-            self._claims,
-            self._pods,
-        ]
+        informers = [self._slices, classes, self._nodes, self._claims, self._pods]
         self._worker = worker.Worker("scheduler", self._queue, informers, self._attempt)
 
     def start(self) -> None:
@@ -65,6 +67,16 @@ class Scheduler:
     def stop(self) -> None:
         """Stop; what is being done is finished first."""
         self._worker.stop()
+
+    def wait_known(self, nodes: Iterable[Json], slices: Iterable[Json]) -> None:
+        """Wait until Nodes and ResourceSlices, as they were read, count for pods.
+
+        Raises:
+            errors.Retryable: they do not within `SYNC_SECONDS`.
+        """
+        for objects, bodies in ((self._nodes, nodes), (self._slices, slices)):
+            for body in bodies:
+                self._wait(objects, body)
 
     def _on_pod(self, kind: str, body: Json) -> None:
         self._state.on_pod(kind, body)
@@ -226,10 +238,14 @@ class Scheduler:
 
     def _not_bound(self, pod: placing.Pod) -> None:
         """Count with a pod as the watch shows it: the server may have refused it a second node."""
-        self._state.placed(pod.uid, "")
-        shown = self._pods.get(pod.name, pod.namespace)
-        if shown is not None:
-            self._state.on_pod("MODIFIED", shown)
+        while True:
+            self._state.placed(pod.uid, "")
+            shown = self._pods.get(pod.name, pod.namespace)
+            if shown is not None:
+                self._state.on_pod("MODIFIED", shown)
+            # The watch may have told of a later state before this one was counted.
+            if self._pods.get(pod.name, pod.namespace) is shown:
+                return
 
     def _tell(self, body: Json, message: str) -> None:
         """Set the pod's condition, and record an event, unless that has been told already."""
@@ -250,20 +266,25 @@ class Scheduler:
         version = body["metadata"]["resourceVersion"]
         change = {"metadata": {"resourceVersion": version, "uid": body["metadata"]["uid"]},
                   "status": {"conditions": [*others, condition]}}  # fmt: skip
-        self._client.patch(kube.PODS, name, change, namespace, subresource="status")
+        written = self._client.patch(kube.PODS, name, change, namespace, subresource="status")
         self._events.record(body, "Warning", "FailedScheduling", message)
+        # Else the next refusal is written to a pod that is no longer as it was, and is not told.
+        self._wait(self._pods, written)
 
     def _written(self, claim: Json) -> None:
         """Count with a claim as it was written, and wait until it can be read as such."""
         self._state.on_claim("MODIFIED", claim)
-        version = claim["metadata"]["resourceVersion"]
-        if not self._claims.wait_version(version, SYNC_SECONDS):
-            raise errors.Retryable(f"the watch has not shown version {version} yet")
+        self._wait(self._claims, claim)
         namespace, name = _key(claim)
         shown = self._claims.get(name, namespace)
         if shown is None or shown["metadata"]["uid"] != claim["metadata"]["uid"]:
             # It was deleted meanwhile; the watch may have told so before it was counted here.
             self._state.on_claim(cluster_state.DELETED, claim)
+
+    def _wait(self, objects: informer.Informer, written: Json) -> None:
+        version = written["metadata"]["resourceVersion"]
+        if not objects.wait_version(version, SYNC_SECONDS):
+            raise errors.Retryable(f"the watch has not shown version {version} yet")
 
 
 def _parse(body: Json) -> claims.ResourceClaim:

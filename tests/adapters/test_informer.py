@@ -27,11 +27,25 @@ class Watcher:
 
     def next(self, count):
         """The next changes as (type, name); fails where they do not come."""
-        taken = [self.changes.get(timeout=20) for _ in range(count)]
+        taken = [self.changes.get(timeout=60) for _ in range(count)]
         return [(kind, item["metadata"]["name"]) for kind, item in taken]
 
     def names(self):
         return [item["metadata"]["name"] for item in self.informer.objects()]
+
+
+class Held:
+    """Requests of one verb that wait, from now on, before they are sent."""
+
+    def __init__(self, api, monkeypatch, verb):
+        self.asked, self.go_on = threading.Event(), threading.Event()
+        self._send = getattr(api.client, verb)
+        monkeypatch.setattr(api.client, verb, self._held)
+
+    def _held(self, *arguments, **options):
+        self.asked.set()
+        assert self.go_on.wait(60)
+        return self._send(*arguments, **options)
 
 
 @pytest.fixture
@@ -48,13 +62,13 @@ def watching(api):
 
     def start(**selection):
         made.append(Watcher(api, **selection))
-        assert made[-1].informer.wait_synced(20)
+        assert made[-1].informer.wait_synced(60)
         return made[-1]
 
     yield start
     for watcher in made:
         watcher.informer.stop()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("informer")]
+    assert not [watcher for watcher in made if watcher.informer._thread.is_alive()]
 
 
 def test_what_is_there_and_what_changes_is_told_in_order(api, watching):
@@ -86,7 +100,7 @@ def test_a_cluster_scoped_object_has_no_namespace(api):
     nodes = informer.Informer(api.client, kube.NODES)
     nodes.start()
     made = api.client.create(kube.NODES, {"metadata": {"name": "node-1"}})
-    assert nodes.wait_version(made["metadata"]["resourceVersion"], 20)
+    assert nodes.wait_version(made["metadata"]["resourceVersion"], 60)
     assert nodes.get("node-1") == made
     nodes.stop()
 
@@ -114,7 +128,7 @@ def test_an_object_that_is_selected_no_longer_is_deleted(api, watching):
 def test_an_own_write_can_be_waited_for(api, watching):
     watcher = watching()
     version = api.put("a")["metadata"]["resourceVersion"]
-    assert watcher.informer.wait_version(version, 20)
+    assert watcher.informer.wait_version(version, 60)
     assert watcher.names() == ["a"]
     assert not watcher.informer.wait_version(str(int(version) + 1), 0.02)
 
@@ -124,21 +138,23 @@ def test_the_version_of_the_list_counts_as_seen(api, watching):
     assert watching().informer.wait_version(version, 0)
 
 
-def test_nothing_is_synced_before_the_first_list(api):
-    api.fail(options.Fault(delay_seconds=0.3))
+def test_nothing_is_synced_before_the_first_list(api, monkeypatch):
+    lists = Held(api, monkeypatch, "list")
     watcher = Watcher(api)
+    assert lists.asked.wait(60)
     assert not watcher.informer.wait_synced(0.02)
     assert watcher.names() == []
-    assert watcher.informer.wait_synced(20)
+    lists.go_on.set()
+    assert watcher.informer.wait_synced(60)
     watcher.informer.stop()
 
 
 def test_a_bookmark_is_seen_and_not_told(tmp_path):
     api = served_api.ServedApi(tmp_path, bookmark_seconds=0.02)
     watcher = Watcher(api, namespace="default")
-    assert watcher.informer.wait_synced(20)
+    assert watcher.informer.wait_synced(60)
     elsewhere = api.put("a", "kube-system")["metadata"]["resourceVersion"]
-    assert watcher.informer.wait_version(elsewhere, 20)
+    assert watcher.informer.wait_version(elsewhere, 60)
     assert watcher.changes.empty()
     watcher.informer.stop()
     api.close()
@@ -159,38 +175,33 @@ def test_a_watch_that_ends_goes_on_where_it_stopped(api, watching, monkeypatch):
     assert watcher.errors.empty()
 
 
-def test_a_version_that_is_gone_is_met_with_a_new_list_and_the_differences(api, watching):
+def test_a_version_that_is_gone_is_met_with_a_new_list_and_the_differences(
+    api, watching, monkeypatch
+):
     for name in ("a", "b", "c"):
         api.put(name)
     watcher = watching()
     watcher.next(3)
     polling.until(lambda: api.store.watch_count() == 1)
-    # The watch breaks, and before the next one the history is compacted.
-    hold = threading.Event()
-
-    def rule(call):
-        if call.verb == "watch" and not hold.is_set():
-            return options.Fault(status=503)
-        return options.Fault(status=410, reason="Expired") if call.verb == "watch" else None
-
-    api.rule = rule
+    # The watch ends, and before the next one the history is compacted.
+    watches = Held(api, monkeypatch, "watch")
+    api.fail(options.Fault(status=410, reason="Expired"), verb="watch")
     _end_watches(api)
-    watcher.errors.get(timeout=20)
+    assert watches.asked.wait(60)
     api.put("b", k="new")
     api.remove("a")
     api.remove("c")
     api.put("c")
     api.put("d")
-    hold.set()
-    polling.until(lambda: watcher.changes.qsize() >= 5)
+    watches.go_on.set()
     # "c" was made again under its name: to whoever listens it is another object.
     assert watcher.next(5) == [
         ("DELETED", "a"), ("DELETED", "c"), ("MODIFIED", "b"), ("ADDED", "c"), ("ADDED", "d"),
     ]  # fmt: skip
     assert watcher.names() == ["b", "c", "d"]
-    api.rule = lambda _call: None
     api.put("e")
     assert watcher.next(1) == [("ADDED", "e")]
+    assert watcher.errors.empty()
 
 
 def test_410_alone_is_no_error_and_told_to_nobody(api, watching):
@@ -205,11 +216,12 @@ def test_410_alone_is_no_error_and_told_to_nobody(api, watching):
 def test_a_history_that_is_forgotten_is_met_with_a_new_list(api, watching, monkeypatch):
     watcher = watching(namespace="default")
     polling.until(lambda: api.store.watch_count() == 1)
-    api.fail(options.Fault(delay_seconds=0.3), verb="watch")
+    watches = Held(api, monkeypatch, "watch")
     _end_watches(api)
-    polling.until(lambda: api.count("watch") == 2)
+    assert watches.asked.wait(60)
     api.put("a")
     api.store.forget()
+    watches.go_on.set()
     assert watcher.next(1) == [("ADDED", "a")]
     assert api.count("list") == 2
     assert watcher.errors.empty()
@@ -229,7 +241,7 @@ def test_a_server_that_fails_is_told_of_and_asked_again(api, monkeypatch, fault,
     # A read whose connection drops is repeated by the client itself, once.
     api.fail(fault, fault, verb=verb)
     watcher = Watcher(api)
-    assert isinstance(watcher.errors.get(timeout=20), errors.DriverError)
+    assert isinstance(watcher.errors.get(timeout=60), errors.DriverError)
     assert watcher.next(1) == [("ADDED", "a")]
     api.put("b")
     assert watcher.next(1) == [("ADDED", "b")]
@@ -242,7 +254,7 @@ def test_a_server_that_comes_back_empty_on_its_port_is_read_anew(api, watching):
     watcher = watching()
     watcher.next(2)
     api.stop()
-    assert isinstance(watcher.errors.get(timeout=20), kube.Unavailable)
+    assert isinstance(watcher.errors.get(timeout=60), kube.Unavailable)
     assert watcher.names() == ["a", "b"]
     api.start()
     made = api.put("b", k="new")
@@ -258,10 +270,10 @@ def test_a_server_that_comes_back_empty_on_its_port_is_read_anew(api, watching):
 def test_a_server_that_is_away_from_the_start_is_waited_for(api):
     api.stop()
     watcher = Watcher(api)
-    assert isinstance(watcher.errors.get(timeout=20), kube.Unavailable)
+    assert isinstance(watcher.errors.get(timeout=60), kube.Unavailable)
     assert not watcher.informer.wait_synced(0)
     api.start()
-    assert watcher.informer.wait_synced(20)
+    assert watcher.informer.wait_synced(60)
     watcher.informer.stop()
 
 
@@ -311,12 +323,30 @@ def test_a_change_that_cannot_be_handled_is_told_and_the_next_ones_still_come(ap
 
     made = informer.Informer(api.client, CONFIG_MAPS, on_change=handle, on_error=problems.put)
     made.start()
-    assert made.wait_synced(20)
+    assert made.wait_synced(60)
     api.put("bad")
-    assert str(problems.get(timeout=20)) == "failed unexpectedly: KeyError: 'spec'"
+    assert str(problems.get(timeout=60)) == "failed unexpectedly: KeyError: 'spec'"
     api.put("good")
-    assert told.get(timeout=20) == ("ADDED", "good")
+    assert told.get(timeout=60) == ("ADDED", "good")
     assert [item["metadata"]["name"] for item in made.objects()] == ["bad", "good"]
+    made.stop()
+
+
+def test_one_of_a_list_that_cannot_be_handled_does_not_keep_the_others_back(api):
+    for name in ("first", "bad", "last"):
+        api.put(name)
+    told, problems = queue.SimpleQueue(), queue.SimpleQueue()
+
+    def handle(kind, item):
+        if item["metadata"]["name"] == "bad":
+            raise KeyError("spec")
+        told.put((kind, item["metadata"]["name"]))
+
+    made = informer.Informer(api.client, CONFIG_MAPS, on_change=handle, on_error=problems.put)
+    made.start()
+    assert str(problems.get(timeout=60)) == "failed unexpectedly: KeyError: 'spec'"
+    assert [told.get(timeout=60) for _ in range(2)] == [("ADDED", "first"), ("ADDED", "last")]
+    assert made.wait_synced(60)
     made.stop()
 
 
@@ -334,7 +364,7 @@ def test_stop_returns_at_once_while_the_watch_is_idle(api):
 def test_stop_returns_at_once_while_the_server_is_away(api):
     api.stop()
     watcher = Watcher(api)
-    watcher.errors.get(timeout=20)
+    watcher.errors.get(timeout=60)
     watcher.informer.stop()
     assert not watcher.informer._thread.is_alive()
 
@@ -350,7 +380,7 @@ def test_stop_is_fine_before_start_and_twice_and_from_within(api):
     made = informer.Informer(api.client, CONFIG_MAPS, on_change=stop)
     made.start()
     api.put("a")
-    assert stopped.wait(20)
+    assert stopped.wait(60)
     made.stop()
     assert not made._thread.is_alive()
 

@@ -3,6 +3,7 @@
 Each is played once: kept until it has been looked at, then stopped.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -12,6 +13,7 @@ import threading
 
 import pytest
 import structlog
+from polling import until
 
 from dra_driver import cli, telemetry
 from dra_driver.adapters import mps_local, terminal
@@ -149,6 +151,9 @@ def run(name, directory, capsys, monkeypatch):
     telemetry.configure(level="error", log_format="console")
     played.status = demo.run(options_of(name), stop, Looking(played, look))
     structlog.reset_defaults()
+    with contextlib.suppress(AssertionError):
+        # What was killed may take a moment to end.
+        until(lambda: not processes(directory), seconds=30)
     played.left = [*left, *processes(directory), *map(str, directory.iterdir())]
     return played
 

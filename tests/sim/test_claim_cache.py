@@ -33,7 +33,7 @@ def manager(node):
 @pytest.fixture
 def plugin(node, manager):
     made = scripted_plugin.ScriptedPlugin(node.registry).start()
-    assert manager.wait_registered(made.name, 15)
+    assert manager.wait_registered(made.name, 60)
     yield made
     made.stop()
 
@@ -42,7 +42,7 @@ def plugin(node, manager):
 def other(node, manager):
     """A plugin of another driver."""
     made = scripted_plugin.ScriptedPlugin(node.registry, name=OTHER_DRIVER).start()
-    assert manager.wait_registered(made.name, 15)
+    assert manager.wait_registered(made.name, 60)
     yield made
     made.stop()
 
@@ -302,9 +302,38 @@ def test_two_pods_may_ask_for_a_claim_at_once_and_get_the_same(node, plugin, cac
             caller.start()
         until(lambda: len(plugin.calls) == 2, what="both calls are under way")
     for caller in callers:
-        caller.join(15)
+        caller.join(60)
     assert found[0]["gpu"] is found[1]["gpu"]
     assert len(ids(found[0]["gpu"])) == 1
+
+
+def test_of_pods_that_end_at_the_same_time_the_last_one_has_the_claim_unprepared(
+    node, plugin, cache
+):
+    node.add_claim("one")
+    node.add_claim("own")
+    node.add_claim("other")
+    first, second = (
+        kubelet_node.pod_claims(node.add_pod(name), gpu="one", more=more)
+        for name, more in (("first", "own"), ("second", "other"))
+    )
+    node.reserve("one", node.pod("first"), node.pod("second"))
+    node.reserve("own", node.pod("first"))
+    node.reserve("other", node.pod("second"))
+    for pod in (first, second):
+        cache.prepare(pod)
+    leavers = [
+        threading.Thread(target=cache.unprepare, args=(pod.pod_uid,)) for pod in (first, second)
+    ]
+    with plugin.holding():
+        for leaver in leavers:
+            leaver.start()
+        until(lambda: len(plugin.names("unprepare")) == 2, what="both are under way")
+    for leaver in leavers:
+        leaver.join(60)
+    assert sorted(name for names in plugin.names("unprepare") for name in names) == [
+        "one", "other", "own",
+    ]  # fmt: skip
 
 
 def test_a_pod_that_comes_while_the_claim_is_unprepared_waits_and_then_gets_it_anew(
@@ -319,7 +348,7 @@ def test_a_pod_that_comes_while_the_claim_is_unprepared_waits_and_then_gets_it_a
         until(lambda: plugin.names("unprepare"), what="the unprepare is under way")
         with pytest.raises(errors.Retryable, match="is being unprepared for another pod"):
             cache.prepare(second)
-    leaver.join(15)
+    leaver.join(60)
     cache.prepare(second)
     assert [method for method, _ in plugin.calls] == ["prepare", "unprepare", "prepare"]
 

@@ -279,7 +279,7 @@ def test_forty_pods_come_and_go_on_two_devices(cluster):
             done += 1
         return done == 40 and not cluster.claims()
 
-    until(finish_the_placed, seconds=60, what="all 40 pods done")
+    until(finish_the_placed, seconds=240, what="all 40 pods done")
 
 
 def _without_finalizers(claim):

@@ -12,7 +12,7 @@ from polling import until
 from dra_driver import errors
 from dra_driver.adapters import kube, mps_domain, pids
 from dra_driver.logic import classes
-from dra_driver.sim import cluster, runtime
+from dra_driver.sim import cluster, cluster_state, runtime
 
 SPECS = (
     cluster.NodeSpec("one", "h100-80gb-hbm3:1,l4:1"),
@@ -151,7 +151,7 @@ def test_a_plugin_that_is_killed_and_started_again_goes_on_where_it_was(running)
     pod = run_pod(running, "survivor", "NVIDIA L4")
     assert pod["spec"]["nodeName"] == "one"
     node._process.send_signal(signal.SIGKILL)
-    node._process.wait(15)
+    node._process.wait(60)
     with pytest.raises(errors.Fatal, match=r"the plugin of node one ended with status -9"):
         node.check_alive()
     node.start_plugin()
@@ -219,7 +219,10 @@ def test_a_plugin_that_ends_at_its_start_is_told_of_with_its_log(new_cluster):
     assert len(lines) <= 1 + cluster.LOG_LINES
 
 
-def test_nodes_that_take_too_long_are_told_of_with_the_log_of_their_plugins(new_cluster):
+def test_nodes_that_take_too_long_are_told_of_with_the_log_of_their_plugins(
+    new_cluster, monkeypatch
+):
+    monkeypatch.setattr(cluster, "_published", lambda _slices: set())
     made = new_cluster(cluster.NodeSpec("one", "t4:1"))
     made.start()
     with pytest.raises(errors.Fatal) as told:
@@ -265,6 +268,22 @@ def all_nodes_slice():
 )
 def test_slices_of_an_earlier_generation_and_of_other_drivers_do_not_count(slices, ready):
     assert cluster._published(slices) == ready
+
+
+def test_what_is_ready_is_known_to_the_scheduler(new_cluster, monkeypatch):
+    on_slice = cluster_state.ClusterState.on_slice
+
+    def late(self, kind, body):
+        threading.Event().wait(1)
+        return on_slice(self, kind, body)
+
+    monkeypatch.setattr(cluster_state.ClusterState, "on_slice", late)
+    made = new_cluster(cluster.NodeSpec("one", "t4:1"))
+    made.start()
+    assert made.wait_ready(GOES_ON)
+    run_pod(made, "train", "Tesla T4")
+    events, _ = made.client.list(kube.EVENTS)
+    assert "FailedScheduling" not in [body["reason"] for body in events]
 
 
 def test_a_start_can_be_given_up(new_cluster):

@@ -1,5 +1,6 @@
 """`dra-driver demo` as a whole; the manifests that come with it are tested in tests/demo."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -18,7 +19,7 @@ from polling import until
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import terminal
-from dra_driver.sim import cluster, demo, manifests, outcome, podman
+from dra_driver.sim import cluster, demo, manifests, observing, outcome, podman
 
 T4 = "GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 NODES = (cluster.NodeSpec("small", "t4:2"),)
@@ -193,8 +194,17 @@ def test_a_pod_that_runs_against_expectation_ends_with_1(play):
     ]
 
 
-def test_a_pod_that_cannot_start_is_told_of_with_the_last_warning(play):
-    status, out, _ = play(STUCK, timeout=0.5, output="json")
+def test_a_pod_that_cannot_start_is_told_of_with_the_last_warning(play, monkeypatch):
+    look, stop = observing.Observer.look, threading.Event()
+
+    def until_it_is_warned_of(self):
+        result = look(self)
+        if any(each.reason for each in result.pods):
+            stop.set()
+        return result
+
+    monkeypatch.setattr(observing.Observer, "look", until_it_is_warned_of)
+    status, out, _ = play(STUCK, stop, output="json")
     assert status == 1
     assert json.loads(out)["pods"] == [
         {
@@ -232,7 +242,7 @@ def test_without_root_podman_is_refused_with_what_to_do(play, monkeypatch):
 def test_a_step_comes_when_the_pods_before_have_run_and_a_pod_that_waits_gets_what_ends(play):
     waits = pod("second", "Unschedulable, then Running", step="2")
     status, out, err = play(
-        TEMPLATE + waits + pod("first", sleep="2"), nodes=(cluster.NodeSpec("small", "t4:1"),)
+        TEMPLATE + waits + pod("first", sleep="8"), nodes=(cluster.NodeSpec("small", "t4:1"),)
     )
     assert status == 0
     assert [line for line in err.splitlines() if line.startswith("Manifests")] == [
@@ -302,18 +312,22 @@ class Command:
         """Wait until it has so many processes, and remember them."""
         tasks = f"/proc/{self._process.pid}/task"
 
+        def children_of(thread):
+            with contextlib.suppress(OSError):  # The thread has ended.
+                return [int(pid) for pid in (thread / "children").read_text().split()]
+            return []
+
         def found():
-            texts = [path.read_text() for path in pathlib.Path(tasks).glob("*/children")]
-            return {int(pid) for text in texts for pid in text.split()}
+            return {pid for thread in pathlib.Path(tasks).iterdir() for pid in children_of(thread)}
 
         self.children = until(
-            lambda: found() if len(found()) >= count else None, what=f"{count} children"
+            lambda: pids if len(pids := found()) >= count else None, what=f"{count} children"
         )
 
     def end_by(self, number):
         """Send a signal; the exit status, and that nothing is left."""
         self._process.send_signal(number)
-        out, err = self._process.communicate(timeout=30)
+        out, err = self._process.communicate(timeout=90)
         self.err.append(err)
         assert "Traceback" not in "".join(self.err)
         assert list(self.directory.iterdir()) == []
@@ -349,7 +363,7 @@ def test_a_kept_cluster_serves_kubectl_until_ctrl_c_and_then_everything_is_gone(
         env={"KUBECONFIG": kubeconfig, "HOME": str(running.directory), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=True,
     )
     shutil.rmtree(running.directory / ".kube", ignore_errors=True)
@@ -361,7 +375,8 @@ def test_a_kept_cluster_serves_kubectl_until_ctrl_c_and_then_everything_is_gone(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_during_the_start_leaves_nothing(command, number):
-    running = command(TEMPLATE + pod("a"))
+    # The plugin waits for the file, so that the start does not end before the signal comes.
+    running = command(TEMPLATE + pod("a"), "--plugin-setting", "boot-id-file=/nowhere")
     running.read_until("Starting a cluster")
     running.see_children(1)
     status, out = running.end_by(number)

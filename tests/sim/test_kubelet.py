@@ -247,7 +247,7 @@ def test_containers_of_a_pod_of_which_one_cannot_start_are_all_stopped(node, plu
     containers = [kubelet_node.container(name, {"name": "gpu"}) for name in ("first", "second")]
     node.run_pod("train", {"gpu": "one"}, *containers)
     assert node.wait_event("train", "Failed") == "no such image"
-    assert node.engine.started[0].stopped.wait(15)
+    assert node.engine.started[0].stopped.wait(60)
     assert node.phase("train") == "Pending"
     node.engine.refuse.clear()
     node.wait_phase("train", "Running")

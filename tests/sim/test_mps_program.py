@@ -1,5 +1,6 @@
 """The stand-in answers as the real control program was seen to, and its daemon as the real one."""
 
+import json
 import os
 import signal
 import socket
@@ -40,7 +41,7 @@ def run(scene, place, *flags, told=""):
         capture_output=True,
         text=True,
         env=place,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 
@@ -213,7 +214,7 @@ def test_the_limits_outlive_a_server_and_its_clients_do_not(scene, place, daemon
 
     os.kill(client.server, signal.SIGKILL)
 
-    assert client.wait_unusable(10)
+    assert client.wait_unusable(60)
     polling.until(lambda: ask(scene, place, "get_server_list") == "")
     again = mps_program.connect(place)
     assert again.server != client.server
@@ -222,13 +223,35 @@ def test_the_limits_outlive_a_server_and_its_clients_do_not(scene, place, daemon
     client.close()
 
 
+def test_a_client_that_ends_in_the_same_moment_as_its_server_does_no_harm(scene, place, daemon):
+    client = mps_program.connect(place)
+    daemon.send_signal(signal.SIGSTOP)
+    os.kill(client.server, signal.SIGKILL)
+    polling.until(lambda: pids.find(client.server) is None)
+    client.close()
+    daemon.send_signal(signal.SIGCONT)
+
+    assert ask(scene, place, "get_server_list") == ""
+
+
+@pytest.mark.parametrize("asked", [{"commands": ["get_server_list"]}, {"client": {}}])
+def test_who_does_not_wait_for_an_answer_does_no_harm(scene, place, daemon, asked):
+    daemon.send_signal(signal.SIGSTOP)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hasty:
+        hasty.connect(str(scene.root / "pipe/control"))
+        hasty.send(json.dumps(asked).encode())
+    daemon.send_signal(signal.SIGCONT)
+
+    assert ask(scene, place, "set_default_active_thread_percentage 30") == "30.0\n"
+
+
 def test_quit_with_a_time_ends_clients_that_do_not_end(scene, place, daemon):
     client = mps_program.connect(place)
 
     assert ask(scene, place, "quit -t 0") == ""
 
-    assert daemon.wait(10) == 0
-    assert client.wait_unusable(10)
+    assert daemon.wait(60) == 0
+    assert client.wait_unusable(60)
     client.close()
 
 
@@ -243,8 +266,8 @@ def test_quit_waits_for_clients_that_end_by_themselves(scene, place, daemon):
 
     client.close()
 
-    assert daemon.wait(10) == 0
-    assert quitting.wait(10) == 0
+    assert daemon.wait(60) == 0
+    assert quitting.wait(60) == 0
 
 
 def test_a_program_that_says_nothing_keeps_nobody_from_being_served(scene, place, daemon):

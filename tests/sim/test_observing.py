@@ -103,6 +103,26 @@ def test_a_pod_that_waited_between_two_looks_is_known_by_its_event(scene):
     assert scene.look().was_unschedulable
 
 
+def test_a_pod_that_waited_and_ran_within_one_look_is_not_taken_for_one_that_never_waited(
+    scene, monkeypatch
+):
+    pod, asked, listed = scene.add_pod(), [], scene.client.list
+
+    def list_slowly(resource):
+        found = listed(resource)
+        asked.append(resource)
+        if len({kube.PODS, kube.EVENTS}.intersection(asked)) == 1 and resource != kube.CLAIMS:
+            scene.warn(pod, 1, "FailedScheduling", "x")
+            scene.set_status(phase="Running")
+        return found
+
+    monkeypatch.setattr(scene.client, "list", list_slowly)
+    seen = scene.look()
+    assert seen.was_unschedulable or seen.phase == "Pending"
+    monkeypatch.undo()
+    assert (scene.look().phase, scene.look().was_unschedulable) == ("Running", True)
+
+
 def test_a_pod_that_has_run_is_known_to_have_run_when_it_has_failed(scene):
     scene.add_pod()
     assert not scene.look().has_run

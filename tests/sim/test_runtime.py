@@ -180,7 +180,7 @@ def asked(*command):
 def test_a_container_that_ends_with_a_sleep_ends_by_itself_with_status_0(tmp_path, command):
     ended = threading.Event()
     running = runtime.PretendedRuntime(tmp_path).start(asked(*command), ended.set)
-    assert ended.wait(15)
+    assert ended.wait(60)
     assert running.status() == 0
     running.stop()
     assert running.status() == 0
@@ -188,10 +188,10 @@ def test_a_container_that_ends_with_a_sleep_ends_by_itself_with_status_0(tmp_pat
 
 def test_a_container_that_is_stopped_before_its_end_does_not_end_by_itself(tmp_path):
     ended = threading.Event()
-    running = runtime.PretendedRuntime(tmp_path).start(asked("sleep", "60"), ended.set)
+    running = runtime.PretendedRuntime(tmp_path).start(asked("sleep", "600"), ended.set)
     assert running.status() is None
     running.stop()
-    running._timer.join(15)
+    running._timer.join(60)
     assert not running._timer.is_alive()
     assert running.status() is None
     assert not ended.is_set()

@@ -510,9 +510,9 @@ class TestShares:
         plane.refusal_of("pod-2", "1 too full (memory 0 left < 8Gi)")
 
     def test_what_a_share_took_can_be_had_again(self, plane):
-        plane.start_controller().start_scheduler()
         plane.add_node("node-a")
         plane.add_slice("node-a", SHARED)
+        plane.start_controller().start_scheduler()
         everything = {"requests": {"memory": "80Gi"}}
         for name in ("first", "second"):
             plane.add_claim(name, request(capacity=everything))

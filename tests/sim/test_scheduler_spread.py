@@ -6,6 +6,7 @@ import time
 import pytest
 from control_plane import DRIVER, ControlPlane
 
+from dra_driver.adapters import kube
 from dra_driver.sim import cluster_state
 from dra_driver.sim.api import options as api_options
 
@@ -74,6 +75,40 @@ def test_a_pod_that_is_done_before_its_binding_is_answered_does_not_count(plane,
 
     monkeypatch.setattr(cluster_state.ClusterState, "on_pod", watched)
     monkeypatch.setattr(plane.clients[1], "create_subresource", late)
+    for node in ("node-a", "node-b"):
+        plane.add_node(node)
+    plane.add_pod("first")
+    plane.start_scheduler()
+    assert plane.node_of("first") == "node-a"
+    plane.add_pod("second")
+    assert plane.node_of("second") == "node-a"
+
+
+def test_a_pod_that_ends_while_its_binding_fails_does_not_count(plane, monkeypatch):
+    """It was bound, which the answer did not tell."""
+    bind = plane.clients[1].create_subresource
+    bound, ended = threading.Event(), threading.Event()
+    on_pod = cluster_state.ClusterState.on_pod
+
+    def unanswered(*args):
+        answer = bind(*args)
+        if args[1] == "first":
+            assert bound.wait(60)
+            raise kube.Unavailable("POST", 0, "no answer", "")
+        return answer
+
+    def watched(self, kind, body):
+        if threading.current_thread().name == "scheduler" and not ended.is_set():
+            plane.finish("first")
+            assert ended.wait(60)
+        on_pod(self, kind, body)
+        if body["spec"].get("nodeName"):
+            bound.set()
+        if body.get("status", {}).get("phase") == "Succeeded":
+            ended.set()
+
+    monkeypatch.setattr(cluster_state.ClusterState, "on_pod", watched)
+    monkeypatch.setattr(plane.clients[1], "create_subresource", unanswered)
     for node in ("node-a", "node-b"):
         plane.add_node(node)
     plane.add_pod("first")

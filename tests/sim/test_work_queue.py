@@ -56,6 +56,6 @@ def test_closing_wakes_whoever_waits():
     waiting = threading.Thread(target=lambda: got.append(queue.get()))
     waiting.start()
     queue.close()
-    waiting.join(timeout=10)
+    waiting.join(timeout=60)
     assert got == [None]
     assert queue.closed

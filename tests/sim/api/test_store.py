@@ -123,7 +123,7 @@ def test_readers_are_woken_by_writers_in_other_threads():
         writer.start()
     seen = []
     while len(seen) < 400:
-        assert woken.wait(20)
+        assert woken.wait(60)
         woken.clear()
         seen += taken(objects, reader)
     for writer in writers:
