@@ -17,7 +17,7 @@ import urllib3
 import urllib3.exceptions
 
 from dra_driver import errors
-from dra_driver.adapters import kube_errors, kube_pages, kube_resources
+from dra_driver.adapters import kube_errors, kube_json, kube_pages, kube_resources
 
 Json = dict[str, Any]
 Body = Json | list[Json]
@@ -66,7 +66,7 @@ class Watch:
         self._stopped = threading.Event()
 
     def __iter__(self) -> Iterator[tuple[str, Json]]:
-        """Events until the server ends the watch.
+        """Events until the server ends the watch, or it is stopped.
 
         Raises:
             Gone: the resource version is too old.
@@ -74,6 +74,8 @@ class Watch:
         """
         try:
             for event in self._events():
+                if self._stopped.is_set():
+                    return
                 if event["type"] == "ERROR":
                     status = event["object"]
                     raise kube_errors.refusal(self._request, status.get("code", 500), status)
@@ -88,7 +90,7 @@ class Watch:
         pending = b""
         for chunk in self._response.stream(64 * 1024):
             *lines, pending = (pending + chunk).split(b"\n")
-            yield from (json.loads(line) for line in lines if line.strip())
+            yield from (kube_json.read(line) for line in lines if line.strip())
 
     def stop(self) -> None:
         """End the watch; a thread that is reading it wakes up."""
@@ -386,7 +388,7 @@ def _status(response: urllib3.BaseHTTPResponse, request: str) -> Json:
     finally:
         response.release_conn()
     try:
-        document = json.loads(data)
+        document = kube_json.read(data)
     except ValueError:
         document = None
     if isinstance(document, dict):

@@ -17,6 +17,13 @@ PIPE_WIDTH = 120
 _PLAIN = rich.box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 """A line under the heads, and nothing else."""
 
+_CONTROLS = {
+    number: f"\\u{number:04x}"
+    for number in (*range(32), *range(127, 160))
+    if chr(number) not in "\n\t"
+}
+"""What steers a terminal, as JSON writes it: users choose parts of what others read."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spans:
@@ -71,7 +78,7 @@ class Terminal:
             drawn.add_row(*(_text(cell) for cell in row))
         with self._out.capture() as captured:
             self._out.print(drawn)
-        self._line(rich.text.Text(table.title, style="bold"))
+        self._line(_text((table.title, "bold")))
         for line in captured.get().splitlines():
             # Columns are filled up with spaces: a pipe gets none at the end of a line.
             self._line(rich.text.Text.from_ansi(line.rstrip()))
@@ -81,21 +88,21 @@ class Terminal:
         """Print a block."""
         self._line(rich.text.Text.assemble(*(_text(cell) for cell in block.title)))
         for line in block.lines:
-            self._line(rich.text.Text(f"  {line}"))
+            self._line(_text(f"  {line}"))
 
     def say(self, text: str) -> None:
         """Print a line of the result."""
-        self._line(rich.text.Text(text))
+        self._line(_text(text))
 
     def step(self, text: str) -> None:
         """Print a line of progress that stays."""
-        self._err.print(rich.text.Text(text, style="dim"), soft_wrap=True)
+        self._err.print(_text((text, "dim")), soft_wrap=True)
 
     @contextlib.contextmanager
     def progress(self, text: str) -> Iterator["Progress"]:
         """Show what is being waited for; on a terminal the line changes in place."""
         if self._err.is_terminal:
-            with self._err.status(rich.text.Text(text)) as status:
+            with self._err.status(_text(text)) as status:
                 yield Progress(status)
         else:
             self.step(text)
@@ -114,7 +121,7 @@ class Progress:
     def update(self, text: str) -> None:
         """Say how far it is."""
         if self._status is not None:
-            self._status.update(rich.text.Text(text))
+            self._status.update(_text(text))
 
 
 def _console(is_terminal: bool, *, stderr: bool) -> rich.console.Console:
@@ -128,6 +135,6 @@ def _console(is_terminal: bool, *, stderr: bool) -> rich.console.Console:
 def _text(cell: Cell) -> rich.text.Text:
     # Never a plain string: rich would take what looks like markup or an emoji's name for one.
     if isinstance(cell, Spans):
-        return rich.text.Text.assemble(*cell.parts)
+        return rich.text.Text.assemble(*map(_text, cell.parts))
     text, style = cell if isinstance(cell, tuple) else (cell, "")
-    return rich.text.Text(text, style=style)
+    return rich.text.Text(text.translate(_CONTROLS), style=style)

@@ -82,6 +82,21 @@ def test_text_that_looks_like_markup_is_printed_as_it_is(output):
     assert err.splitlines() == [TRICKY, TRICKY]
 
 
+def test_what_a_user_wrote_cannot_steer_the_terminal_of_who_reads_it(output):
+    """An expression of a claim may have any characters."""
+    text = "\x1b]0;title\x07\x1b[2J\r\x9b2J\x7f"
+    shown = r"\u001b]0;title\u0007\u001b[2J\u000d\u009b2J\u007f"
+    written = terminal.Terminal()
+    written.table(terminal.Table(text, ("A",), ((text,), ((text, "red"),))))
+    written.block(terminal.Block((text, (text, "bold")), (text,)))
+    written.say(text)
+    written.step(text)
+    with written.progress(text):
+        out, err = output()
+    assert (out.count(shown), err.count(shown)) == (7, 2)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", out + err)
+
+
 def test_parts_of_a_cell_are_printed_one_after_the_other(output):
     spans = terminal.Spans((("|", ""), ("[red]", "green"), ("\n|", "")))
     terminal.Terminal().table(terminal.Table("T", ("A", "B"), ((spans, "b"),)))
