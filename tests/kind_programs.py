@@ -56,7 +56,7 @@ class Scene:
         }
         command = [shutil.which(shell[0]), *shell[1:], str(FOLDER / f"{script}.sh"), *arguments]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=120, check=False
+            command, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
 
     def works(self, script: str, *arguments: str, **options) -> str:

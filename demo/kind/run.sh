@@ -26,11 +26,16 @@ settings_of() {
 
 # Demos by settings, as each change of these takes half a minute: SETTINGS MANIFEST
 plan() {
+    # Not in a pipe, where a refusal would end one part of it alone.
+    planned=
     for manifest; do
         [ -f "$manifest" ] || fail "$manifest: no such file"
         path=$(CDPATH='' cd -- "$(dirname -- "$manifest")" && pwd)/$(basename -- "$manifest")
-        printf '%s %s\n' "$(settings_of "$path")" "$path"
-    done | LC_ALL=C sort
+        settings=$(settings_of "$path") || exit 1
+        planned="$planned$settings $path
+"
+    done
+    printf %s "$planned" | LC_ALL=C sort
 }
 
 # A manifest as it is run here: with an image that the nodes have, and with later ends.

@@ -44,6 +44,9 @@ class _Authority:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey | None = None
 
+    def begun(self, now: dt.datetime) -> bool:
+        return now >= self.certificate.not_valid_before_utc
+
     def settled(self, now: dt.datetime) -> bool:
         return now >= self.certificate.not_valid_before_utc + _BACKDATED + SETTLING
 
@@ -59,7 +62,8 @@ def renew(kept: Pem, names: Sequence[str], now: dt.datetime) -> Renewed:
     authorities, serving, damage = _read(kept)
     done = [f"{damage}; made anew"] if damage else []
     authorities = [one for one in authorities if one.certificate.not_valid_after_utc > now]
-    signing = [one for one in authorities if one.key is not None]
+    # One of the future was made by a replica whose clock is wrong: the API server refuses it.
+    signing = [one for one in authorities if one.key is not None and one.begun(now)]
     if not signing or _due(signing[0].certificate, now):
         authorities.insert(0, _new_authority(now))
         signing.insert(0, authorities[0])
@@ -132,8 +136,11 @@ def _unfit(
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (ValueError, TypeError, exceptions.InvalidSignature, x509.ExtensionNotFound):
         return True
-    return _due(certificate, now) or set(extension.value.get_values_for_type(x509.DNSName)) != set(
-        names
+    early = now < certificate.not_valid_before_utc
+    return (
+        early
+        or _due(certificate, now)
+        or set(extension.value.get_values_for_type(x509.DNSName)) != set(names)
     )
 
 

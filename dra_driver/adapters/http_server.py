@@ -20,6 +20,8 @@ from dra_driver.adapters import tls
 MAX_BODY = 8 * 2**20
 """Bytes. An API server takes objects of 3 MiB, and a review can have two."""
 MAX_CONNECTIONS = 256
+"""For one more the connection ends that has asked for nothing for the longest time: who holds them
+open must not keep a kubelet's probes out."""
 REQUEST_SECONDS = 10.0
 """For a handshake, and for a request from its first line to the end of its answer."""
 IDLE_SECONDS = 120.0
@@ -133,8 +135,9 @@ class _Listener(http.server.ThreadingHTTPServer):
         self.on_error = on_error
         self.limits = limits
         self.draining = False
-        self._open: set[socket.socket] = set()
-        self._busy = 0
+        # Those whose last request is the oldest come first.
+        self._open: dict[socket.socket, None] = {}
+        self._busy: set[socket.socket] = set()
         self._changed = threading.Condition()
         super().__init__(address, _Handler)
 
@@ -152,8 +155,12 @@ class _Listener(http.server.ThreadingHTTPServer):
         del client_address
         with self._changed:
             if len(self._open) >= MAX_CONNECTIONS:
-                return False
-            self._open.add(request)
+                oldest = next((one for one in self._open if one not in self._busy), None)
+                if oldest is None:
+                    return False
+                del self._open[oldest]
+                _cut(oldest)
+            self._open[request] = None
             return True
 
     def shutdown_request(self, request: Any) -> None:
@@ -175,8 +182,8 @@ class _Listener(http.server.ThreadingHTTPServer):
             request, server_side=True, do_handshake_on_connect=False
         ) as secured:
             with self._changed:
-                self._open.discard(request)
-                self._open.add(secured)
+                self._open.pop(request, None)
+                self._open[secured] = None
             try:
                 secured.do_handshake()
                 _Handler(secured, client_address, self)
@@ -186,15 +193,18 @@ class _Listener(http.server.ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away, or speaks no TLS, is no error of ours."""
 
-    def enter(self) -> None:
+    def enter(self, connection: socket.socket) -> None:
         """A request is being answered."""
         with self._changed:
-            self._busy += 1
+            self._busy.add(connection)
 
-    def leave(self) -> None:
+    def leave(self, connection: socket.socket) -> None:
         """It has been."""
         with self._changed:
-            self._busy -= 1
+            self._busy.remove(connection)
+            if connection in self._open:
+                del self._open[connection]
+                self._open[connection] = None
             self._changed.notify_all()
 
     def close_connections(self, seconds: float) -> None:
@@ -207,7 +217,7 @@ class _Listener(http.server.ThreadingHTTPServer):
 
     def _forget(self, connection: socket.socket) -> None:
         with self._changed:
-            self._open.discard(connection)
+            self._open.pop(connection, None)
 
 
 def _cut(connection: socket.socket) -> None:
@@ -275,7 +285,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, self.path.partition("?")[0], headers, body)
-        self.server.enter()
+        self.server.enter(self.connection)
         try:
             try:
                 response = self.server.respond(request)
@@ -284,7 +294,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 response = Response(500, b"internal error\n")
             self._send(response)
         finally:
-            self.server.leave()
+            self.server.leave(self.connection)
         self._allow(self.server.limits.idle)
 
     def _send(self, response: Response) -> None:

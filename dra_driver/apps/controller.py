@@ -11,6 +11,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from dra_driver import controller_settings, errors, telemetry
 from dra_driver.adapters import http_server, kube, kube_reducing
@@ -21,6 +22,28 @@ from dra_driver.model import claims
 COMPONENT = "dra-driver-controller"
 _STUCK_SECONDS = 120.0
 """After this long without a round the loop is taken for stuck; one request may take 10 s."""
+
+T = TypeVar("T")
+
+
+class _Reader:
+    """Reads lists, and asks at each object whether to go on: a long list outlasts no lease then."""
+
+    def __init__(self, client: kube.Client, may_go_on: Callable[[], bool]) -> None:
+        self._client = client
+        self._may_go_on = may_go_on
+
+    def __call__(
+        self, resource: kube.Resource, keep: Callable[[kube.Json], T | None], **options: Any
+    ) -> list[T]:
+        """See `kube_reducing.reduced`."""
+
+        def kept(body: kube.Json) -> T | None:
+            self._may_go_on()
+            return keep(body)
+
+        self._may_go_on()
+        return kube_reducing.reduced(self._client, resource, kept, **options)
 
 
 class Sweeper:
@@ -43,21 +66,30 @@ class Sweeper:
         """One look, at `now` (monotonic seconds); `may_go_on` is asked before each change.
 
         Raises:
-            errors.DriverError: the API server does not answer, or refuses.
+            errors.DriverError: the API server does not answer, or refuses; one refused change does
+                not keep the others from being made.
         """
         version = self._version()
-        owned = [*self._pods(), *self._slices(version), *self._held(version)]
+        read = _Reader(self._client, may_go_on)
+        owned = [*self._pods(read), *self._slices(read, version), *self._held(read, version)]
         # Last: an object of a node that is made meanwhile must not look like a leftover.
-        found = leftovers.gone(owned, self._nodes())
+        found = leftovers.gone(owned, self._nodes(read))
         self._metrics.stale_claims(sum(each.kind == "ResourceClaim" for each in found))
         self._since, ripe = leftovers.due(
             found, self._since, now=now, grace=self._config.grace_seconds
         )
         self._reported &= {*found}
+        refused: list[kube.ApiError] = []
         for each in ripe:
             if not may_go_on():
-                return
-            self._settle(each, version)
+                break
+            try:
+                self._settle(each, version)
+            except kube.ApiError as error:
+                # A quota for events, say, is the namespace's, and not that of the next one.
+                refused.append(error)
+        if refused:
+            raise errors.Retryable(f"{len(refused)} leftovers stay; of the first: {refused[0]}")
 
     def forget(self) -> None:
         """Take everything for new at the next look."""
@@ -107,40 +139,35 @@ class Sweeper:
             raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
         return version
 
-    def _slices(self, version: str) -> list[leftovers.Owned]:
-        read = functools.partial(
-            kube_reducing.reduced,
-            self._client,
+    def _slices(self, read: _Reader, version: str) -> list[leftovers.Owned]:
+        slices = functools.partial(
+            read,
             dataclasses.replace(kube.SLICES, version=version),
             field_selector=f"spec.driver={self._config.driver_name}",
         )
-        found = read(leftovers.of_slice_metadata, metadata_only=True)
+        found = slices(leftovers.of_slice_metadata, metadata_only=True)
         if all(each.nodes for each in found):
             return found
         # Nobody owns some of them: only the slice itself tells its node then.
-        return read(functools.partial(leftovers.of_slice, driver=self._config.driver_name))
+        return slices(functools.partial(leftovers.of_slice, driver=self._config.driver_name))
 
-    def _held(self, version: str) -> list[leftovers.Owned]:
+    def _held(self, read: _Reader, version: str) -> list[leftovers.Owned]:
         """Claims with devices of the driver."""
-        return kube_reducing.reduced(
-            self._client,
+        return read(
             dataclasses.replace(kube.CLAIMS, version=version),
             lambda body: leftovers.of_claim(claims.parse_outcome(body), self._config.driver_name),
         )
 
-    def _pods(self) -> list[leftovers.Owned]:
-        return kube_reducing.reduced(
-            self._client,
+    def _pods(self, read: _Reader) -> list[leftovers.Owned]:
+        return read(
             kube.PODS,
             leftovers.of_pod,
-            self._config.namespace,
+            namespace=self._config.namespace,
             label_selector=f"{mps_pod.MANAGED_BY}={mps_pod.MANAGER},{mps_pod.DOMAIN}",
         )
 
-    def _nodes(self) -> set[str]:
-        names = kube_reducing.reduced(
-            self._client, kube.NODES, lambda body: str(body["metadata"]["name"]), metadata_only=True
-        )
+    def _nodes(self, read: _Reader) -> set[str]:
+        names = read(kube.NODES, lambda body: str(body["metadata"]["name"]), metadata_only=True)
         return {*names}
 
 
@@ -216,10 +243,17 @@ class Controller:
             return
         self._swept = now
         try:
-            self._sweeper.sweep(now, lambda: self._candidate.leads)
+            self._sweeper.sweep(now, self._still_leads)
         except errors.DriverError as error:
             self._metrics.sweep_failed()
             self._log.warning("sweep failed; it is tried again", reason=str(error))
+
+    def _still_leads(self) -> bool:
+        """Whether it leads; the lease is renewed when that is due, as a sweep may outlast it."""
+        if time.monotonic() - self._round >= self._config.retry_seconds:
+            self._round = time.monotonic()
+            self._candidate.try_to_lead()
+        return self._candidate.leads
 
     def _respond(self, request: http_server.Request) -> http_server.Response:
         if request.method != "GET":

@@ -125,6 +125,26 @@ def test_after_a_long_sleep_all_is_new(fresh):
     assert (len(authorities(renewed.kept)), signer(renewed.kept)) == (1, 0)
 
 
+@pytest.mark.parametrize("ahead", [20, 3000], ids=["20 minutes", "2 days"])
+def test_what_a_replica_with_a_wrong_clock_made_is_replaced_by_one_with_a_good_clock(ahead):
+    """The API server takes it for a certificate of the future, and authorities likewise."""
+    minute = 1 / 24 / 60
+    early = renew({}, ahead * minute).kept
+    assert serving(early).not_valid_before_utc > START
+    replaced = renew(early)
+    assert replaced.done == ("authority made", "serving certificate made")
+    kept = replaced.kept
+    [signed_by] = [one for one in authorities(kept) if one.subject == serving(kept).issuer]
+    assert max(serving(kept).not_valid_before_utc, signed_by.not_valid_before_utc) < START
+    # What the other one serves for another moment stays known, and neither begins anew.
+    assert authorities(early)[0] in authorities(kept)
+    assert renew(kept, ahead * minute).done == renew(kept).done == ()
+
+
+def test_a_clock_that_is_a_little_late_changes_nothing(fresh):
+    assert renew(fresh, -4 / 24 / 60).done == ()
+
+
 def other_key():
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM,

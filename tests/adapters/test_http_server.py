@@ -37,11 +37,11 @@ class Scene:
         shown = {"method": request.method, "path": request.path, "length": len(request.body)}
         return http_server.Response(200, json.dumps(shown).encode(), "application/json")
 
-    def connect(self, *, until=15):
+    def connect(self, *, until=60):
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=until)
 
     def http(self):
-        return http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=15)
+        return http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
 
     def say(self, text, *, shut=False):
         """All that comes back to these bytes until the server closes the connection."""
@@ -85,7 +85,7 @@ def authority():
 @pytest.fixture
 def secured(authority):
     certificate = tls.Certificate()
-    made = Scene(certificate=certificate, request_seconds=0.5)
+    made = Scene(certificate=certificate)
     made.certificate = certificate
     yield made
     made.server.stop()
@@ -209,21 +209,54 @@ def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(hasty):
         assert not answer
 
 
-def test_a_connection_rests_only_so_long(hasty):
-    with hasty.connect() as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+def test_a_connection_rests_only_so_long():
+    scene = Scene(idle_seconds=0.2)
+    assert scene.say(b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    scene.server.stop()
 
 
-def test_no_more_connections_are_taken_than_there_may_be(scene, monkeypatch):
+def ask(scene, connection):
+    """The status of one more request; the connection stays open, and rests."""
+    connection.request("GET", "/")
+    response = connection.getresponse()
+    response.read()
+    listener = scene.server._listener
+    with listener._changed:
+        assert listener._changed.wait_for(lambda: not listener._busy, 60)
+    return response.status
+
+
+def test_who_rests_longest_makes_room_for_one_more_connection(scene, monkeypatch):
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 3)
+    with scene.connect() as silent, contextlib.ExitStack() as ends:
+        first, second, third, fourth = (
+            ends.enter_context(contextlib.closing(scene.http())) for _ in range(4)
+        )
+        assert [ask(scene, one) for one in (first, second, first)] == [200, 200, 200]
+        # One was open without a request, then one rested since before the other's second request.
+        assert ask(scene, third) == 200
+        assert silent.recv(1) == b""
+        assert ask(scene, fourth) == 200
+        assert second.sock.recv(1) == b""
+        assert [ask(scene, one) for one in (first, third, fourth)] == [200, 200, 200]
+
+
+def test_no_more_connections_are_taken_than_can_be_answered(scene, monkeypatch):
     monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 1)
-    first = scene.http()
-    first.request("GET", "/")
-    assert first.getresponse().read()
-    assert scene.say(b"GET / HTTP/1.1\r\n\r\n", shut=True) == b""
-    first.request("GET", "/")
-    assert first.getresponse().read()
-    first.close()
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(request):
+        asked.set()
+        assert go_on.wait(60)
+        return scene.echo(request)
+
+    scene.respond = slow
+    with contextlib.closing(scene.http()) as first:
+        first.request("GET", "/")
+        assert asked.wait(60)
+        assert scene.say(b"GET / HTTP/1.1\r\n\r\n", shut=True) == b""
+        go_on.set()
+        assert first.getresponse().read()
 
 
 # Stop
@@ -242,20 +275,20 @@ def test_a_request_in_progress_is_answered_before_it_stops():
 
     def slow(_request):
         asked.set()
-        go_on.wait(15)
+        go_on.wait(60)
         return http_server.Response(200, b"done")
 
     scene.respond = slow
     with scene.connect() as connection, scene.connect() as idle:
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert asked.wait(15)
+        assert asked.wait(60)
         stopper = threading.Thread(target=scene.server.stop)
         stopper.start()
         stopper.join(0.3)
         assert stopper.is_alive()
         go_on.set()
         assert read_all(connection).endswith(b"done")
-        stopper.join(15)
+        stopper.join(60)
         assert not stopper.is_alive()
         assert read_all(idle) == b""
     with pytest.raises(ConnectionError):
@@ -272,7 +305,7 @@ def test_without_a_host_every_address_is_listened_at():
     try:
         addresses = ["127.0.0.1", "::1"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
         for address in addresses:
-            with socket.create_connection((address, scene.server.port), timeout=15) as connection:
+            with socket.create_connection((address, scene.server.port), timeout=60) as connection:
                 connection.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
                 assert read_all(connection).startswith(b"HTTP/1.1 200 ")
     finally:
@@ -326,10 +359,19 @@ def test_a_certificate_can_change_while_a_connection_is_open(secured, authority)
 
 def test_who_speaks_no_tls_or_shakes_no_hands_harms_nobody(secured, authority):
     secured.certificate.use(*issue(authority))
-    assert b"HTTP/1.1" not in secured.say(b"GET / HTTP/1.1\r\n\r\n")
-    assert secured.say(b"") == b""
-    assert speak(secured, authority)[0].startswith(b"HTTP/1.1 200 ")
+    with secured.connect():
+        assert b"HTTP/1.1" not in secured.say(b"GET / HTTP/1.1\r\n\r\n")
+        assert speak(secured, authority)[0].startswith(b"HTTP/1.1 200 ")
     assert secured.errors == []
+
+
+def test_who_shakes_no_hands_is_cut_off(authority):
+    certificate = tls.Certificate()
+    certificate.use(*issue(authority))
+    scene = Scene(certificate=certificate, request_seconds=0.2)
+    assert scene.say(b"") == b""
+    scene.server.stop()
+    assert scene.errors == []
 
 
 def test_a_client_that_offers_only_old_versions_is_refused(secured, authority):

@@ -288,3 +288,52 @@ def test_the_settings_are_flags_like_those_of_the_others():
         flags={"identity": "pod-1", "lease": None},
     )
     assert (config.identity, config.sweep_seconds) == ("pod-1", 5.0)
+
+
+@pytest.mark.parametrize("status", [403, 404, 500], ids=["quota", "namespace is gone", "webhook"])
+def test_what_is_refused_for_one_leftover_is_in_no_other_s_way(cluster, made, status):
+    """An event is in the namespace of its claim, where others have a quota or a webhook."""
+    cluster.claim({"device": "gpu-0", "pool": GONE})
+    put_slice(cluster, GONE)
+    one = made()
+    with cluster.faults.where(
+        lambda call: options.Fault(status=status) if call.resource == "events" else None
+    ):
+        api_cluster.wait_for(lambda: _after(one, cluster, kube.SLICES) == 0, "it is removed")
+    api_cluster.wait_for(
+        lambda: one.round() or cluster.client.list(kube.EVENTS, "default")[0], "it is told"
+    )
+    told = one._metrics.text()[0].decode()
+    assert 'sweep_errors_total{driver="gpu.nvidia.com"} 0.0' not in told
+
+
+class Clock:
+    """A clock that somebody puts forward."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+def test_a_look_that_takes_longer_than_the_lease_renews_it(cluster, made, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(controller, "time", clock)
+    monkeypatch.setattr(leading, "time", clock)
+    put_slice(cluster, GONE)
+    leader = made(lease_seconds=15, retry_seconds=2, sweep_seconds=1)
+    other = made(identity="controller-2", lease_seconds=15, retry_seconds=2)
+
+    def slow(call):
+        """Each list takes most of a lease, and another candidate looks on."""
+        if call.verb == "list" and call.resource != "leases":
+            clock.now += 10
+
+    for _ in range(2):
+        with cluster.faults.where(slow):
+            leader.round()
+        other.round()
+        clock.now += 1
+    assert names(cluster, kube.SLICES) == []
+    assert holder(cluster) == "controller-1"

@@ -10,9 +10,10 @@ def policy():
     return admission_policies.Policy("-slices")
 
 
-def a_slice(node="node-1", driver="gpu.nvidia.com"):
+def a_slice(node="node-1", driver="gpu.nvidia.com", pool="node-1"):
     place = {"allNodes": True} if node is None else {"nodeName": node}
-    return {"metadata": {"name": "s"}, "spec": {"driver": driver, **place}}
+    spec = {"driver": driver, "pool": {"name": pool, "generation": 1}, **place}
+    return {"metadata": {"name": "s"}, "spec": spec}
 
 
 WRITES = {
@@ -37,6 +38,20 @@ def test_slices_of_another_node_may_not(policy, operation):
 def test_slices_of_all_nodes_may_not(policy, operation):
     refusal = policy.verdict(operation, **WRITES[operation](a_slice(None)), node="node-1")
     assert refusal == 'the kubelet plugin of node node-1 may not write slices of node ""'
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_slices_of_the_pool_of_another_node_may_not(policy, operation):
+    """The scheduler takes shared counters of any node for a pool's, and the highest generation."""
+    refusal = policy.verdict(operation, **WRITES[operation](a_slice(pool="node-2")), node="node-1")
+    assert refusal == (
+        "the kubelet plugin of node node-1 may write slices of the pool of that node, "
+        'not of "node-2"'
+    )
+
+
+def test_slices_of_another_pool_that_are_on_the_own_node_may_go(policy):
+    assert policy.verdict("DELETE", old=a_slice(pool="old-name"), node="node-1") is None
 
 
 @pytest.mark.parametrize("operation", WRITES)

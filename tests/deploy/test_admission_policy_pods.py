@@ -33,6 +33,14 @@ def changed(container=None, **spec):
     return body | {"spec": body["spec"] | containers | spec}
 
 
+def relabelled(changes):
+    """The pod of a daemon with other labels."""
+    body = pod()
+    labels = body["metadata"]["labels"] | changes
+    body["metadata"]["labels"] = {name: text for name, text in labels.items() if text}
+    return body
+
+
 BOTH = pytest.mark.parametrize("operation", ["CREATE", "DELETE"])
 
 
@@ -96,6 +104,18 @@ REFUSED = {
         changed({"envFrom": [{"secretRef": {"name": "s"}}]}),
         "variables out of Secrets",
     ),
+    "a Secret to pull images with, which lets the node read it": (
+        changed(imagePullSecrets=[{"name": "dra-driver-webhook-certificate"}]),
+        "with the pull Secrets [] only",
+    ),
+    "a label by which another Service or Deployment finds it": (
+        relabelled({"app.kubernetes.io/component": "webhook"}),
+        "of the component mps-daemon only",
+    ),
+    "no label of a component": (
+        relabelled({"app.kubernetes.io/component": None}),
+        "of the component mps-daemon only",
+    ),
     "a Secret for a container before": (
         changed(initContainers=[{"name": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]),
         "variables out of Secrets",
@@ -108,6 +128,25 @@ def test_what_a_daemon_does_not_need_a_pod_may_not_have(verdict, body, reason):
     assert reason in verdict("CREATE", body)
     # One that is there may always go.
     assert verdict("DELETE", body) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"imagePullSecrets": [{"name": "one"}, {"name": "two"}]}, "two"),
+        ({"settings": {"mpsImagePullSecrets": ["own"]}}, "own"),
+        # OpenShift makes it for the account, and adds it to the pods.
+        ({}, "dra-driver-mps-daemon-dockercfg-x7k2p"),
+        ({"settings": {"mpsServiceAccount": "ours"}}, "ours-dockercfg-x7k2p"),
+    ],
+    ids=str,
+)
+def test_the_secrets_that_its_image_is_pulled_with_are_not_in_the_way(values, name):
+    policy = admission_policies.Policy("-mps-daemon", values)
+    account = values.get("settings", {}).get("mpsServiceAccount", "dra-driver-mps-daemon")
+    for secret, allowed in ((name, True), ("other", False)):
+        body = changed(imagePullSecrets=[{"name": secret}], serviceAccountName=account)
+        assert (policy.verdict("CREATE", new=body, node=NODE) is None) is allowed
 
 
 ADDED = {

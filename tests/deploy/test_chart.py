@@ -187,7 +187,13 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
             "settings": {
                 "adoptForeignMig": True,
                 "driverRoot": "/run/nvidia/driver",
-                "gpus": [{"selector": "device.attributes['a'].b == \"c, d\"", "shares": "memory"}],
+                "gpus": [
+                    {
+                        "selector": "device.attributes['a'].b == \"c, d\"",
+                        "shares": "memory",
+                        "shareEnforcement": "None",
+                    }
+                ],
                 "libraryDirs": ["/opt/one", "/opt/two"],
                 "migMode": "static",
                 "repackingSeconds": 0.5,
@@ -198,6 +204,7 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
     )
     assert (config.adopt_foreign_mig, str(config.driver_root)) == (True, "/run/nvidia/driver")
     assert [rule.selector for rule in config.gpus] == ["device.attributes['a'].b == \"c, d\""]
+    assert [rule.share_enforcement for rule in config.gpus] == ["None"]
     assert config.library_dirs == ("/opt/one", "/opt/two")
     assert (config.mig_mode.value, config.repacking_seconds, config.shares) == ("static", 0.5, "4")
     assert config.simulate_gpus == "t4:1,h200-141gb:8"

@@ -205,7 +205,7 @@ def test_where_and_how_its_pods_run_are_values(component):
     given = {
         "replicas": 3,
         "priorityClassName": "gpu-node",
-        "nodeSelector": {"a": "b"},
+        "nodeSelector": {"kubernetes.io/os": "linux", "a": "b"},
         "affinity": affinity,
         "tolerations": [{"operator": "Exists"}],
         "podAnnotations": {"c": "d"},
@@ -229,3 +229,10 @@ def test_where_and_how_its_pods_run_are_values(component):
     assert container["resources"]["limits"]["memory"] == "1Gi"
     account = chart.the(bodies, "ServiceAccount")["metadata"]["name"]
     assert spec["serviceAccountName"] == account
+
+
+@BOTH
+def test_the_pods_go_to_nodes_of_the_system_that_the_image_is_for(component):
+    """Nodes with Windows have no taint everywhere."""
+    spec = chart.deployed(component)["spec"]
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}

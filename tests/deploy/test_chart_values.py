@@ -99,6 +99,56 @@ def test_a_release_whose_name_is_no_service_s_needs_another_name_for_objects(nam
     assert chart.texts({"fullnameOverride": "gpus"}, name=name)
 
 
+@pytest.mark.parametrize("text", ["true", "on", "null", "123", "1e3"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "namespace",
+        "nameOverride",
+        "priorityClass.name",
+        "serviceAccount.name",
+        "settings.driverName",
+        "webhook.priorityClassName",
+        "controller.priorityClassName",
+    ],
+)
+def test_a_name_that_yaml_takes_for_something_else_is_refused(name, text):
+    """Kubernetes would refuse it with "cannot unmarshal number into Go struct field"."""
+    is_value = name != "namespace"
+    values = nested(name.split("."), text) if is_value else {}
+    options = {} if is_value else {"namespace": text}
+    with pytest.raises(chart.helm.HelmRenderError, match=rf'{name} "{text}": YAML reads'):
+        chart.texts(values, **options)
+
+
+@pytest.mark.parametrize("text", ["true", "on", "null"])
+def test_so_is_the_name_of_a_release(text):
+    with pytest.raises(chart.helm.HelmRenderError, match=rf'of the release "{text}": YAML reads'):
+        chart.texts(name=text)
+
+
+@pytest.mark.parametrize("share", ["101%", "1000%", "0%"])
+def test_more_than_all_nodes_cannot_be_updated_at_once(share):
+    with pytest.raises(chart.helm.HelmValuesError, match="updateAtOnce"):
+        chart.texts({"kubeletPlugin": {"updateAtOnce": share}})
+    assert chart.objects({"kubeletPlugin": {"updateAtOnce": "100%"}})
+
+
+@pytest.mark.parametrize("secret", [{}, {"name": ""}, "name"], ids=str)
+def test_a_secret_to_pull_images_with_has_a_name(secret):
+    with pytest.raises(chart.helm.HelmValuesError, match="imagePullSecrets"):
+        chart.texts({"imagePullSecrets": [secret]})
+
+
+def test_two_classes_cannot_have_one_extended_resource():
+    """The scheduler would take one of them, whichever was made last."""
+    values = {"deviceClasses": {"sharedExtendedResourceName": "nvidia.com/gpu"}}
+    with pytest.raises(chart.helm.HelmRenderError, match="sharedExtendedResourceName"):
+        chart.texts(values)
+    values["deviceClasses"]["extendedResourceName"] = ""
+    assert chart.objects(values)
+
+
 # Sockets
 
 

@@ -139,6 +139,15 @@ def test_it_asks_about_configs_of_the_driver_by_its_name():
     assert [hook["name"] for hook in hooks] == ["configs.gpu.example.com", "advice.gpu.example.com"]
 
 
+@pytest.mark.parametrize("driver", ["gpus", "example.com", "gpu.nvidia.com"])
+def test_its_names_have_the_three_parts_that_kubernetes_wants(driver):
+    """`IsFullyQualifiedName` in apimachinery's `pkg/util/validation`."""
+    bodies = parts({"settings": {"driverName": driver}})
+    names = [h["name"] for h in chart.the(bodies, "ValidatingWebhookConfiguration")["webhooks"]]
+    assert [name.split(".")[0] for name in names] == ["configs", "advice"]
+    assert all(len(name.split(".")) >= 3 and driver in name for name in names)
+
+
 # cert-manager
 
 

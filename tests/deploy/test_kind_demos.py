@@ -149,6 +149,10 @@ def test_other_manifests_are_refused(scene):
     other = str(DEMO.parent / "deploy/rbac.yaml")
     assert "only manifests of demo/quickstart, demo/mig" in scene.refused("run", other)
     assert "no such file" in scene.refused("run", "nowhere.yaml")
+    good = str(DEMO / "quickstart/1-two-pods.yaml")
+    for names in ((good, "nowhere.yaml"), ("nowhere.yaml", good), (good, other)):
+        scene.refused("run", *names)
+    assert scene.calls() == []
 
 
 def test_with_real_gpus_manifests_have_to_be_named(scene):
