@@ -99,14 +99,15 @@ class _Reader:
     def mig(self) -> tuple[bool | None, bool | None, bool | None]:
         """Whether the GPU can be partitioned, and its MIG mode now and after the next reset.
 
-        None for what is unknown.
+        None for what is never told. A mode that could not be read is a failure: a card that is cut
+        must not pass for whole.
         """
         try:
             current, pending = self.required("nvmlDeviceGetMigMode")
         except self._library.NVMLError as error:
             if error.value in {nvml_codes.Code.NOT_SUPPORTED, nvml_codes.Code.FUNCTION_NOT_FOUND}:
                 return False, False, False
-            if error.value in nvml_codes.NO_SUCH_FACT:
+            if error.value in _NEVER_TOLD:
                 return None, None, None
             raise
         return True, current == 1, pending == 1

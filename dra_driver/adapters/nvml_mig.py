@@ -6,7 +6,7 @@ Nothing here waits or tries again. A change that fails is undone before the erro
 import contextlib
 import ctypes
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
@@ -141,6 +141,12 @@ class MigNvml:
                     )
                 return mig.Instance(gi, spot, ci, nvml_mig_facts.uuid(library, device))
 
+    def compute_instances(self, gpu: str, gi: int) -> tuple[int, ...]:
+        """The ids of the compute instances in a GPU instance, whatever they take of it."""
+        with self._gpu(gpu, f"listing what is in GPU instance {gi}") as (library, handle):
+            found = nvml_mig_facts.devices(library, handle)
+            return tuple(sorted(ci for parent, ci in found if parent == gi))
+
     def destroy_compute(self, gpu: str, gi: int, ci: int) -> bool:
         """Remove a compute instance; False if it was gone already.
 
@@ -258,7 +264,7 @@ def _spanning_profile(library: Any, handle: Any, instance: Any, profile_id: int)
     engines = library.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
     found: list[tuple[int, int]] = []
     for index in range(library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        with _skipping_what_is_not_there(library):
+        with _skipping(library, nvml_mig_facts.NO_SUCH_PROFILE):
             info = library.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, index, engines)
             if info.sliceCount == slices:
                 found.append((info.multiprocessorCount, info.id))
@@ -276,17 +282,17 @@ def _slices(library: Any, handle: Any, profile_id: int) -> int | None:
 
 
 @contextlib.contextmanager
-def _skipping_what_is_not_there(library: Any) -> Iterator[None]:
+def _skipping(library: Any, codes: Container[int]) -> Iterator[None]:
     try:
         yield
     except library.NVMLError as error:
-        if error.value not in nvml_codes.NO_SUCH_FACT:
+        if error.value not in codes:
             raise
 
 
 def _listed(library: Any, function: str, handle: Any) -> list[Any]:
     found: list[Any] = []
-    with _skipping_what_is_not_there(library):
+    with _skipping(library, nvml_codes.NO_SUCH_FACT):
         found += getattr(library, function, _nothing)(handle)
     return found
 

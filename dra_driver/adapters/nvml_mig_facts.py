@@ -12,6 +12,9 @@ from dra_driver.model import mig
 
 _PREFIX = "MIG "
 
+NO_SUCH_PROFILE = nvml_codes.NO_SUCH_FACT - {nvml_codes.Code.UNKNOWN, nvml_codes.Code.NOT_FOUND}
+"""After any other answer the profile may be there, and its instances would count as gone."""
+
 _GONE = frozenset({nvml_codes.Code.NOT_FOUND, nvml_codes.Code.INVALID_ARGUMENT})
 """Answers about an instance that someone has just removed."""
 
@@ -29,7 +32,7 @@ def profiles(library: Any, handle: Any) -> tuple[mig.Profile, ...]:
         try:
             profile = _profile(library, handle, index)
         except library.NVMLError as error:
-            if error.value not in nvml_codes.NO_SUCH_FACT:
+            if error.value not in NO_SUCH_PROFILE:
                 raise
         else:
             found += [profile] if profile.name else []

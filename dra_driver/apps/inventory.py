@@ -44,6 +44,14 @@ class Snapshot:
         """What can be handed out, by device name."""
         return {name: offer for card in self.cards for name, offer in card.offers.items()}
 
+    def why_missing(self, name: str) -> str | None:
+        """Why the device is not offered; None where it is, or where nothing is known."""
+        card = devices.card_of(name)
+        notes = [one.note for one in self.cards if one.note is not None and one.name == card]
+        if self.problem is None and notes and name not in self.offered:
+            return f"device {name!r} does not exist on this node. {card}: {notes[0]}"
+        return self.problem
+
     @property
     def divisions(self) -> Mapping[str, shares.Shares]:
         """How the devices are divided that many claims consume, by device name."""
@@ -159,7 +167,7 @@ class Inventory:
             )
         mode = self._looking_at.mode_of(gpu)
         card = catalog.card(gpu, mode, ours)
-        return dataclasses.replace(card, division=self._looking_at.shares_of(gpu))
+        return catalog.divided(card, self._looking_at.shares_of(gpu))
 
     def _ours(self, uuid: devices.GpuUuid) -> catalog.Ours:
         ledger = self._looking_at.ledgers.get(uuid)

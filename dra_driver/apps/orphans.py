@@ -55,6 +55,18 @@ class Orphans:
             self._is_to_adopt(card) or made[card.gpu.uuid] - _claimed(card, known) for card in cards
         )
 
+    def remove_daemons(self) -> None:
+        """Stop the MPS daemons that no record has.
+
+        All GPUs are locked: another instance may be about to need one of them again.
+        """
+        cards = [card.name for card in self._gpus.snapshot.cards]
+        try:
+            with self._locks.hold(cards, seconds=LOCK_SECONDS):
+                self._sharer.remove_unused(lambda: list(self._known.contents().records.values()))
+        except errors.Retryable as error:
+            self._log.warning("MPS daemons are not looked at for now", reason=str(error))
+
     def settle(self) -> None:
         """Put GPUs back to what they were where this driver set them and nothing needs it any more.
 
@@ -110,21 +122,40 @@ class Orphans:
                 f"the records of claims {', '.join(sorted(known.damaged))} are damaged, so what "
                 "these have is not known. Prepare them again, or restart the driver"
             )
-        if self._is_to_adopt(card):
-            listed = [f"{one.gi} at {one.spot.placement}" for one in card.foreign]
-            self._log.warning("adopting MIG instances", device=card.name, instances=listed)
-            self._partitioner.adopt(card)
+        adopted = self._adopted(card)
         # By what is in the names, and not by the names: a profile may have none at the moment.
         there = {devices.parse_mig_device_name(name) for name in allocated}
-        for spot in sorted(self._books.get(card.gpu.uuid).spots - _claimed(card, known)):
+        ours = self._books.get(card.gpu.uuid).spots
+        for spot in sorted((ours | adopted) - _claimed(card, known)):
             name = _name(card, spot)
-            if devices.parse_mig_device_name(name) in there:
-                self._log.warning("MIG instance of a claim without a record stays", device=name)
+            if devices.parse_mig_device_name(name) not in there:
+                self._remove(card, spot, name)
                 continue
-            self._partitioner.remove(card.gpu.uuid, spot)
-            self._log.warning("MIG instance without a claim removed", device=name)
-            self._on_change()
+            if spot in adopted:
+                self._partitioner.adopt(card.gpu, [spot])
+            self._log.warning("MIG instance of a claim without a record stays", device=name)
         self._partitioner.settle_mode(card.gpu.uuid)
+
+    def _adopted(self, card: catalog.Card) -> frozenset[mig.Spot]:
+        """What others made and is to be removed; nothing is offered in its place before it is."""
+        if not self._is_to_adopt(card):
+            return frozenset()
+        listed = [f"{one.gi} at {one.spot.placement}" for one in card.foreign]
+        self._log.warning("adopting MIG instances", device=card.name, instances=listed)
+        self._partitioner.adopt(card.gpu, [])
+        return frozenset(one.spot for one in card.foreign)
+
+    def _remove(self, card: catalog.Card, spot: mig.Spot, name: str) -> None:
+        """Remove one; one that is in use keeps none of the others."""
+        try:
+            self._partitioner.remove(card.gpu.uuid, spot)
+        except errors.DriverError as error:
+            self._log.warning(
+                "MIG instance without a claim stays for now", device=name, reason=str(error)
+            )
+            return
+        self._log.warning("MIG instance without a claim removed", device=name)
+        self._on_change()
 
 
 def _claimed(card: catalog.Card, known: records.Contents) -> frozenset[mig.Spot]:

@@ -62,7 +62,7 @@ class Partitioner:
             self._switch_on(partition)
         gi = found.gi if found else self._create(partition, state.instances)
         if found is None or found.uuid is None:
-            found = self._nvml.create_compute(partition.gpu, gi)
+            found = self._create_compute(partition.gpu, gi)
         self._log.info("MIG instance made", device=partition.device, uuid=found.uuid)
         return _with(partition, found)
 
@@ -155,14 +155,31 @@ class Partitioner:
             return
         self._books.put(ledger.switched(on=False))
 
-    def adopt(self, card: catalog.Card) -> None:
-        """Take what others made on the GPU for our own, MIG mode included."""
-        ledger = self._books.get(card.gpu.uuid)
-        for one in card.foreign:
-            ledger = ledger.adding(one.spot)
-        if catalog.switches_at_run_time(card.gpu):
+    def adopt(self, gpu: devices.Gpu, spots: Iterable[mig.Spot]) -> None:
+        """Take the instances of others at these places for our own, and the MIG mode as well."""
+        ledger = self._books.get(gpu.uuid)
+        for spot in spots:
+            ledger = ledger.adding(spot)
+        if catalog.switches_at_run_time(gpu):
             ledger = ledger.switched(on=True)
         self._books.put(ledger)
+
+    def disown(
+        self, partitions: Iterable[prepared.Partition], others: Iterable[prepared.Record]
+    ) -> None:
+        """Let go of places where somebody made an instance after ours had been destroyed.
+
+        One that was made for another share of the same partition is ours.
+        """
+        shared = {one.uuid for record in others for one in record.partitions}
+        for one in partitions:
+            if not one.made or one.uuid is None:
+                continue
+            ledger = self._books.get(one.gpu)
+            found = _at(one.spot, self._nvml.state(one.gpu).instances)
+            if found is None or found.uuid in shared or _is_of(one, found, ledger):
+                continue
+            self._books.put(ledger.without(one.spot))
 
     def _existing(
         self, partition: prepared.Partition, found: mig.Instance | None
@@ -189,15 +206,24 @@ class Partitioner:
             self._books.put(self._books.get(partition.gpu).without(partition.spot))
             listed = ", ".join(f"{one.gi} at {one.spot.placement}" for one in there) or "none"
             raise errors.Retryable(
-                f"device {partition.device!r}: {error}. GPU instances that are there: {listed}"
+                f"device {partition.device!r}: {error}. GPU instances that are there: {listed}. "
+                "Destroy those that no claim has (nvidia-smi mig -dci, -dgi)"
             ) from error
         except nvml_mig.InUse as error:
             raise self._told(partition.gpu, error) from error
 
+    def _create_compute(self, gpu: str, gi: int) -> mig.Instance:
+        try:
+            return self._nvml.create_compute(gpu, gi)
+        except nvml_mig.InUse as error:
+            raise self._told(gpu, error) from error
+
     def _destroy(self, gpu: str, found: mig.Instance) -> None:
         try:
-            if found.ci is not None:
-                self._nvml.destroy_compute(gpu, found.gi, found.ci)
+            # One that was cut into several has none that spans it.
+            whole = () if found.ci is None else (found.ci,)
+            for ci in whole or self._nvml.compute_instances(gpu, found.gi):
+                self._nvml.destroy_compute(gpu, found.gi, ci)
             self._nvml.destroy(gpu, found.gi)
         except nvml_mig.InUse as error:
             raise self._told(gpu, error, found.gi) from error

@@ -167,8 +167,8 @@ class Preparer:
             return self._planned(ref, claim, self._gpus.snapshot)
         except planning.UnknownDevice as error:
             snapshot = self._gpus.look()
-            if snapshot.problem is not None:
-                raise errors.Retryable(f"claim {ref}: {snapshot.problem}") from error
+            if (reason := snapshot.why_missing(error.device)) is not None:
+                raise errors.Retryable(f"claim {ref}: {reason}") from error
             return self._planned(ref, claim, snapshot)
 
     def _planned(
@@ -182,7 +182,7 @@ class Preparer:
             if device.share_id is not None
         }
         divisions = {**held, **snapshot.divisions}
-        return planning.plan(ref, claim, self._node, snapshot.offered, divisions)
+        return planning.plan(ref, claim, self._node, snapshot.offered, divisions, record)
 
     def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
         """Refuse a device that another claim has; one that is being given back is waited for."""
@@ -204,6 +204,9 @@ class Preparer:
         self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float
     ) -> None:
         """Refuse shares of which there are too many, and settings that two claims want unlike."""
+        record = self._recorded(ref.uid)
+        if record is not None and planning.has_shares(record, plan.entries):
+            return
         others = self._others(ref.uid)
         for found in (
             *planning.over_use(plan, others, self._gpus.snapshot.divisions),
@@ -247,6 +250,7 @@ class Preparer:
         )
         try:
             if not in_use:
+                self._partitioner.disown(before.partitions if before else (), self._others(ref.uid))
                 record = self._make(record, plan)
             elif before and before.sharing != record.sharing:
                 self._store.records.write(record)
@@ -381,9 +385,8 @@ def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:
 
 
 def _sharing(before: prepared.Record, plan: planning.Plan) -> prepared.Sharing:
-    """What a claim in use has; a record that was rebuilt without the API does not say."""
-    known = before.sharing or not before.rebuilt
-    return before.sharing if known else plan.needs.remembered
+    """What a claim in use has; a record that was rebuilt without the API does not say all."""
+    return plan.needs.remembered if before.rebuilt else before.sharing
 
 
 def _other(holding: planning.Holding) -> str:

@@ -17,6 +17,10 @@ MAX_VALUE_LENGTH = 64
 """Bytes that the API server accepts in a string or version attribute; it refuses the whole slice
 for one that is longer (`DeviceAttributeMaxValueLength`)."""
 
+MOST = 32
+"""Attributes and capacities of a device together; the API server refuses the whole slice for one
+that has more (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`)."""
+
 _MPS_SINCE = (3, 5)
 _TIME_SLICE_SINCE = (7, 0)
 _DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
@@ -64,11 +68,13 @@ def partition(offer: devices.Offer) -> slices.Device:
     }
     capacity = {name: _count(number) for name, number in engines(profile).items()}
     capacity["memory"] = quantities.of_bytes(profile.memory_mib * 2**20)
-    if offer.instance is not None:
+    known = _known(facts)
+    # `memorySlices` and `placementStart` say the same: an RTX PRO 6000 has twelve of them.
+    if offer.instance is not None and len(known) + len(capacity) + spot.placement.size <= MOST:
         covered = range(spot.placement.start, spot.placement.start + spot.placement.size)
         capacity |= {f"memorySlice{number}": _count(1) for number in covered}
     name = devices.mig_device_name(gpu.minor, profile.name, spot)
-    return slices.Device(name, _known(facts), capacity)
+    return slices.Device(name, known, capacity)
 
 
 def engines(profile: mig.Profile) -> dict[str, int]:

@@ -182,11 +182,14 @@ def _gpu(
 ) -> Gpu:
     held = snapshot.in_use.pool(pool.key)
     sets = {name for member in members for name, _ in member.consumes}
-    counted = fitting.counted_slices(key for key in pool.counters if key[0] in sets)
+    own = {key: amount for key, amount in pool.counters.items() if key[0] in sets}
+    counted = fitting.counted_slices(own)
+    # What others than claims have of a GPU, its driver leaves out of the counters.
+    there = fitting.counted_slices(key for key, amount in own.items() if amount)
     spots = _spots(members, len(counted))
     size = len(counted) or max(spot.placement.start + spot.placement.size for spot in spots)
     whose = {member.id.device: occupants.of(member.id, snapshot) for member in members}
-    parts = tuple(_parts(spots, held, whose, size, rest=FREE if counted else NOT_OFFERED))
+    parts = tuple(_parts(spots, held, whose, size, there))
     free = sum(part.size for part in parts if part.state == FREE)
     largest = None if pool.defect else fitting.largest(spots, held, left)
     taints = {f"{taint}" for member in members for taint in member.taints if taint.blocks}
@@ -226,10 +229,9 @@ def _parts(
     held: usage.Devices,
     whose: Mapping[str, tuple[occupants.Occupant, ...]],
     size: int,
-    *,
-    rest: str,
+    there: Collection[int],
 ) -> list[Part]:
-    """What is taken, free instances that exist, and gaps, which are in the state `rest`."""
+    """What is taken, free instances that exist, and gaps: those of `there` can be had."""
     shown = [spot for spot in spots if spot.name in held]
     for spot in sorted(spots, key=lambda spot: spot.placement.size):
         lies_free = not any(spot.placement.overlaps(other.placement) for other in shown)
@@ -237,8 +239,9 @@ def _parts(
             shown.append(spot)
     parts = [_part(spot, whose[spot.name], spot.name in held) for spot in shown]
     taken = {i for p in parts for i in range(p.start, p.start + p.size)}
-    gaps = [index for index in range(size) if index not in taken]
-    parts += [Part(run[0], len(run), rest) for run in _runs(gaps)]
+    for state, here in ((FREE, there), (NOT_OFFERED, set(range(size)).difference(there))):
+        gaps = sorted(set(here) - taken)
+        parts += [Part(run[0], len(run), state) for run in _runs(gaps)]
     return sorted(parts, key=lambda part: (part.start, -part.size, part.device))
 
 

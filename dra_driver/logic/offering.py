@@ -134,10 +134,16 @@ class _Groups:
         kept = {name: device for name, device in self._kept.items() if _is_mig(device)}
         for group in packing.order(self._policy.order, self._gpus, self._taken):
             found = self._devices_of(group, kept)
-            for chunk in _by_cards(found, self._listed.layout):
+            for chunk in self._cut(found):
                 yield self._settled(chunk, fitting)
         # What is kept of GPUs that do not tell their profiles any more.
         yield from publishing.chunks([kept[name] for name in sorted(kept)])
+
+    def _cut(self, found: Sequence[tuple[str, slices.Device]]) -> Iterator[list[slices.Device]]:
+        """Chunks that fit a slice. The turns of GPUs go on from one to the next; nobody moves."""
+        if self._listed.layout is publishing.Layout.COMBINED or self._policy.order != "spread":
+            return _by_cards(found, self._listed.layout)
+        return publishing.chunks([device for _, device in found])
 
     def _devices_of(
         self, group: packing.Group, kept: dict[str, slices.Device]

@@ -88,10 +88,12 @@ def plan(
     node: Node,
     inventory: Mapping[str, devices.Offer],
     divisions: sharing_plan.Divisions = MappingProxyType({}),
+    before: prepared.Record | None = None,
 ) -> Plan:
     """What preparing the claim comes to, with the devices of `inventory` by name.
 
-    `divisions` tell how those are divided that many claims consume.
+    `divisions` tell how those are divided that many claims consume. `before` is what is remembered
+    of the claim: shares that are prepared stay what they are, however devices are divided by now.
 
     Raises:
         errors.Rejected: the claim cannot be prepared here, now or later.
@@ -103,11 +105,17 @@ def plan(
         raise UnknownDevice(
             f"claim {ref}: device {unknown[0]!r} does not exist on this node; "
             f"it has {_listed(inventory)}. "
-            "Has the GPU fallen off the bus (dmesg | grep -i xid), or was its MIG mode changed?"
+            "Has the GPU fallen off the bus (dmesg | grep -i xid), or was its MIG mode changed?",
+            unknown[0],
         )
     claimed = [sharing_plan.Claimed(r, inventory[r.device.device]) for r in results]
-    needs = sharing_plan.needs(ref, claim, node.driver_name, claimed, divisions)
     entries = _merge(ref, results, node)
+    try:
+        needs = sharing_plan.needs(ref, claim, node.driver_name, claimed, divisions)
+    except errors.Rejected:
+        if before is None or not has_shares(before, entries):
+            raise
+        needs = sharing_plan.Needs(before.sharing)
     offers = {entry.device: inventory[entry.device] for entry in entries}
     # Shares of one partition are of one instance.
     partitions = {
@@ -116,6 +124,19 @@ def plan(
         if entry.kind == "mig"
     }
     return Plan(entries, offers, tuple(partitions.values()), needs)
+
+
+def has_shares(record: prepared.Record, entries: tuple[prepared.PreparedDevice, ...]) -> bool:
+    """Whether the claim has been prepared with just these devices, and shares are among them.
+
+    Its containers may run, so settings that changed since then are no reason to refuse it.
+    """
+    return (
+        record.phase is prepared.Phase.COMPLETED
+        and not record.rebuilt
+        and record.devices == entries
+        and any(entry.share_id is not None for entry in entries)
+    )
 
 
 def partition(entry: prepared.PreparedDevice, offer: devices.Offer) -> prepared.Partition:
@@ -173,7 +194,11 @@ def allocated_entries(
 
 
 class UnknownDevice(errors.Retryable):
-    """An allocated device is not there: it may be about to appear."""
+    """An allocated device, called `device`, is not there: it may be about to appear."""
+
+    def __init__(self, message: str, device: str) -> None:
+        super().__init__(message)
+        self.device = device
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -242,15 +267,17 @@ def over_use(
 ) -> Iterator[Contradiction]:
     """Of which devices other claims' shares leave too little, and of what.
 
-    The scheduler counts too; this is for when it counted with less than there is now.
+    The scheduler counts too; this is for when it counted with less than there is now. Like it,
+    shares with admin access are not counted.
     """
-    known = list(records)
-    for name in dict.fromkeys(e.device for e in plan.entries if e.share_id is not None):
+    takers = [one for one in plan.entries if not one.admin_access]
+    known = [(record, one) for record in records for one in record.devices if not one.admin_access]
+    for name in dict.fromkeys(one.device for one in takers if one.share_id is not None):
         division = divisions.get(name)
         if division is None:
             continue
-        own = [one for one in plan.entries if one.device == name]
-        others = [(record, one) for record in known for one in record.devices if one.device == name]
+        own = [one for one in takers if one.device == name]
+        others = [(record, one) for record, one in known if one.device == name]
         users = tuple(Holding(name, name, record.ref) for record, _ in others)
         for capacity, amount in shares.capacity_of(plan.offers[name], division).items():
             used = sum(

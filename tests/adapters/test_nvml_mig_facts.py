@@ -205,11 +205,21 @@ def test_a_driver_that_does_not_tell_of_instances_has_none(
     assert [gpu.instances for gpu in found.gpus] == [(), (), (), ()]
 
 
-def test_instances_that_could_not_be_read_are_a_failure_and_not_none(machine, tmp_path, uuids):
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetGpuInstanceProfileInfo",
+        "nvmlDeviceGetGpuInstancePossiblePlacements",
+        "nvmlDeviceGetGpuInstances",
+    ],
+)
+def test_what_could_not_be_read_of_mig_is_a_failure_and_not_nothing(
+    machine, tmp_path, uuids, function
+):
     gpu_operations.create_instance(tmp_path, uuids[0], "1g.10gb", 0)
-    gpu_faults.inject(
-        tmp_path, function="nvmlDeviceGetGpuInstances", error=CODES["NVML_ERROR_UNKNOWN"]
-    )
+    unknown = CODES["NVML_ERROR_UNKNOWN"]
+    gpu_faults.inject(tmp_path, function=function, error=unknown, uuid=uuids[0])
 
     found = discover(machine)
 

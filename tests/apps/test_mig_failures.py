@@ -46,6 +46,14 @@ def test_what_will_not_work_is_undone_at_once_and_says_why(node, api, faults, fu
     assert node.is_clean()
 
 
+def test_a_profile_of_compute_instances_that_nvml_does_not_tell_for_a_moment_is_asked_for_again(
+    node, api, faults
+):
+    faults(error=UNKNOWN, function="nvmlGpuInstanceGetComputeInstanceProfileInfo", times=1)
+    node.prepare(api.make(FIRST))
+    assert node.instances() == [(19, 6, 1)]
+
+
 @pytest.mark.parametrize("function", MAKING[:2] + MAKING[4:5])
 @pytest.mark.parametrize("error", [IN_USE, UNKNOWN, NO_ROOM])
 def test_what_does_not_work_in_time_is_undone(node, api, faults, function, error):
@@ -103,6 +111,18 @@ def test_a_gpu_that_a_process_uses_is_told_of_with_who_it_is(node, api):
     with pytest.raises(errors.Retryable, match=r"4711.*trainer|trainer.*4711"):
         node.prepare(api.make(FIRST), seconds=0.1)
     assert node.is_clean()
+
+
+@pytest.mark.parametrize("function", [MAKING[1], MAKING[4]])
+def test_an_instance_that_a_process_keeps_from_being_made_is_told_of_with_who_it_is(
+    node, api, faults, function
+):
+    node.set_mig_mode(on=True)
+    node.occupy(4711, command="trainer")
+    faults(error=IN_USE, function=function)
+    with pytest.raises(errors.Retryable, match=r"is used by trainer \(pid 4711\)"):
+        node.prepare(api.make(FIRST), seconds=0.1)
+    assert (node.instances(), node.files()) == ([], [])
 
 
 def test_a_gpu_that_is_let_go_during_the_call_is_used(node, api, monkeypatch):
@@ -169,6 +189,20 @@ def test_an_unprepare_that_fails_half_way_is_finished_by_the_next(
     assert node.record(ref) is not None
     assert len(node.instances()) == 1
     gpu_faults.clear(node.simulation)
+    node.unprepare(ref)
+    assert node.is_clean()
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["nvmlDeviceGetGpuInstanceProfileInfo", "nvmlDeviceGetGpuInstancePossiblePlacements"],
+)
+def test_an_instance_that_nvml_does_not_tell_of_for_a_moment_is_not_taken_for_gone(
+    node, api, faults, function
+):
+    ref = api.make(FIRST)
+    node.prepare(ref)
+    faults(error=UNKNOWN, function=function, times=1)
     node.unprepare(ref)
     assert node.is_clean()
 

@@ -36,6 +36,20 @@ def test_a_claim_whose_place_somebody_else_has_taken_is_refused_and_theirs_stays
     assert (node.hardware(), node.files()) == (before, [])
 
 
+@pytest.mark.parametrize("device", [FIRST, LARGE, "gpu-0"])
+def test_a_claim_whose_place_has_been_known_to_be_taken_is_told_by_whom(node, api, device):
+    node.foreign("1g.10gb", 6)
+    node.gpus.look()
+    with pytest.raises(errors.Retryable) as caught:
+        node.prepare(api.make(device), seconds=0.1)
+    assert str(caught.value) == (
+        f"claim default/claim-1 (uid-1): device {device!r} does not exist on this node. gpu-0: GPU "
+        "instances that this driver did not make take part of it: 0 at 6:1. They are left alone; "
+        "destroy them, or give the card the MIG mode static, or let the driver have them "
+        "(--adopt-foreign-mig)"
+    )
+
+
 def test_a_claim_waits_for_a_place_that_somebody_else_gives_back(node, api, failing_call):
     foreign = node.foreign("1g.10gb", 6)
     state = node.nvml.state
@@ -67,6 +81,21 @@ def test_an_instance_that_somebody_made_in_place_of_ours_is_left_alone(node, api
     theirs = node.foreign("1g.10gb", 6)
     node.unprepare(ref)
     assert node.card().gpu_instances == [theirs]
+
+
+def test_an_instance_that_somebody_made_in_place_of_ours_is_not_taken_by_who_asks_again(node, api):
+    ref = api.make(SECOND, FIRST)
+    node.prepare(ref)
+    node.destroy(next(one.id for one in node.card().gpu_instances if one.start == 6))
+    theirs = node.foreign("1g.10gb", 6)
+    with pytest.raises(errors.Retryable, match=r"at 6:1 of .* did not make it"):
+        node.prepare(ref, seconds=0.1)
+    node.unprepare(ref)
+    assert node.card().gpu_instances == [theirs]
+    node.destroy(theirs.id)
+    node.prepare(ref)
+    node.unprepare(ref)
+    assert node.files() == []
 
 
 def test_a_whole_gpu_in_the_mig_mode_of_others_is_refused(node, api):
@@ -118,10 +147,25 @@ def test_an_adopted_instance_that_a_process_uses_stays_until_that_has_ended(new_
     node = new_node(adopt=True)
     node.foreign("1g.10gb", 6)
     node.use(4711)
+    node.foreign("1g.10gb", 0)
     node.gpus.look()
     node.clean()
     assert node.instances() == [(19, 6, 1)]
+    # Whoever got it, or the whole GPU, could not be prepared.
+    assert {"gpu-0", FIRST, LARGE} & offered(node) == set()
+    assert {SECOND, "gpu-1"} <= offered(node)
     node.end(4711)
+    node.clean()
+    assert node.is_clean()
+    assert {"gpu-0", FIRST, LARGE} <= offered(node)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_adopted_instance_that_is_cut_into_parts_goes_with_all_of_them(new_node, number):
+    node = new_node(adopt=True)
+    cut(node, node.foreign("3g.40gb", 4, compute=False), number)
+    assert node.instances() == [(9, 4, number)]
+    node.gpus.look()
     node.clean()
     assert node.is_clean()
 
@@ -193,3 +237,12 @@ def library_mode(node):
     """As `nvidia-smi -mig 1` does."""
     with node.nvml._nvml.session() as library:
         library.nvmlDeviceSetMigMode(library.nvmlDeviceGetHandleByUUID(node.uuid()), 1)
+
+
+def cut(node, instance, number):
+    """As `nvidia-smi mig -cci 0,0,0` does: compute instances of one slice each."""
+    with node.nvml._nvml.session() as library:
+        handle = library.nvmlDeviceGetHandleByUUID(node.uuid())
+        parent = library.nvmlDeviceGetGpuInstanceById(handle, instance.id)
+        for _ in range(number):
+            library.nvmlGpuInstanceCreateComputeInstance(parent, 0)

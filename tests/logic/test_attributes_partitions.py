@@ -92,6 +92,19 @@ def test_no_partition_has_more_attributes_and_capacities_than_the_server_takes()
     assert len(whole.attributes) + len(whole.capacity) <= 32
 
 
+@pytest.mark.parametrize(("number", "told"), [(9, True), (10, False), (12, False)])
+def test_memory_slices_that_are_too_many_for_the_server_are_told_by_place_alone(number, told):
+    # An RTX PRO 6000 has twelve, and its 4g.96gb takes them all.
+    place = mig.Placement(0, number)
+    profile = dataclasses.replace(mig_cards.profile(H100, "4g.40gb"), placements=(place,))
+    spot = mig.Spot(profile.id, place)
+    found = mig.Instance(7, spot, 0, mig.MigUuid("MIG-1"))
+    device = attributes.partition(devices.Offer(H100, profile, spot, found))
+    assert len(device.attributes) + len(device.capacity) == 32 - 9 + (9 if told else 0)
+    assert ("memorySlice0" in device.capacity) is told
+    assert (device.attributes["placementStart"], device.attributes["memorySlices"]) == (0, number)
+
+
 def test_a_gpu_that_can_be_had_in_parts_keeps_its_memory_and_tells_its_engines():
     plain, whole = attributes.device(H100), attributes.device(H100, partitionable=True)
     assert whole.attributes == plain.attributes

@@ -56,6 +56,26 @@ def test_a_gpu_is_its_partitions_in_use_and_free_runs_between_them(split):
     assert gpu.product == "NVIDIA H100 80GB HBM3"
 
 
+def test_what_its_driver_leaves_out_of_the_counters_is_not_free():
+    # Instances that an administrator made on a card with the MIG mode dynamic.
+    counters = gpu_slices.counter_set(0)
+    counters["counters"] |= {f"memory-slice-{i}": {"value": "0"} for i in (0, 1, 2, 3, 6)}
+    devices = [
+        device
+        for device in gpu_slices.partitions("n", 0)
+        if device["name"] in {part("1g.10gb", start) for start in (4, 5)}
+    ]
+    gpu = the_gpu(*published("n", *devices, sets=(counters,)), held("a", part("1g.10gb", 4)))
+    assert drawn(gpu) == [
+        (0, 4, "not offered", "", []),
+        (4, 1, "taken", "1g.10gb", ["a"]),
+        (5, 1, "free", "", []),
+        (6, 1, "not offered", "", []),
+        (7, 1, "free", "", []),
+    ]
+    assert (gpu.size, gpu.free, gpu.fragmentation) == (8, 2, 0.5)
+
+
 def test_the_whole_gpu_takes_all_its_slices():
     gpu = the_gpu(*on_demand("n"), held("a", "gpu-0"))
     assert drawn(gpu) == [(0, 8, "taken", fitting.WHOLE, ["a"])]

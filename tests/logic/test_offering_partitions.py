@@ -110,7 +110,15 @@ def test_the_order_in_which_gpus_are_found_does_not_matter(order, layout):
     )
 
 
-@pytest.mark.parametrize("order", ["pack", "spread", "adaptive"])
+def test_the_turns_of_gpus_go_on_over_slices_where_partitions_are_to_be_spread():
+    *_, first, second = mig_cards.offer(mig_cards.dynamic("h100-80gb-hbm3:12"), order="spread")[:4]
+    cards = [name.partition("-mig-")[0] for name in mig_cards.names(first)]
+    assert len(cards) == 64
+    cards += [name.partition("-mig-")[0] for name in mig_cards.names(second)]
+    assert cards == [f"gpu-{number}" for _ in range(7) for number in range(12)]
+
+
+@pytest.mark.parametrize("order", ["pack", "adaptive"])
 def test_slices_are_cut_at_the_same_gpu_in_whatever_order_their_devices_are(order):
     cards = mig_cards.dynamic("h100-80gb-hbm3:10")
     state = offering.State(held={"gpu-9-mig-1g10gb-19-6", "gpu-3"})
