@@ -58,6 +58,9 @@ AmountText = Annotated[str, pydantic.AfterValidator(_amount)]
 SizeText = Annotated[str, pydantic.AfterValidator(_size)]
 """A quantity of bytes, from 1Mi on."""
 
+# A field has the name of the module.
+_Enforcement = shares.Enforcement
+
 
 class GpuRule(pydantic.BaseModel):
     """Settings of those GPUs that a CEL expression matches, as one of a DeviceClass would."""
@@ -69,9 +72,10 @@ class GpuRule(pydantic.BaseModel):
     selector: Annotated[str, Field(min_length=1)]
     mig_mode: MigMode | None = None
     shares: SharesText | None = None
+    share_enforcement: _Enforcement | None = None
 
     @pydantic.model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.mig_mode is None and self.shares is None:
-            raise ValueError("a rule needs migMode or shares")
+        if self.mig_mode is None and self.shares is None and self.share_enforcement is None:
+            raise ValueError("a rule needs migMode, shares or shareEnforcement")
         return self

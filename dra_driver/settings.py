@@ -132,8 +132,9 @@ class KubeletPlugin(Settings):
     gpus: tuple[setting_types.GpuRule, ...] = Field(
         (),
         description="Settings for some of the GPUs: a list of objects with `selector`, a CEL "
-        "expression over the attributes of the whole GPU, and `migMode`, `shares` or both; the "
-        "first that matches counts. As a flag or variable: JSON.",
+        "expression over the attributes of the whole GPU, and `migMode`, `shares` and "
+        "`shareEnforcement`, or some of them; of each, the first that matches and has it counts. "
+        "As a flag or variable: JSON.",
     )
     shares: setting_types.SharesText = Field(
         "off",

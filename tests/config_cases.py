@@ -330,8 +330,11 @@ ILLEGAL = {
         mig({"strategy": "MPS", "timeSlicingConfig": {}}),
         'strict decoding error: unknown field "sharing.timeSlicingConfig": allowed are strategy, '
         "mpsConfig",
-        "sharing.timeSlicingConfig: not allowed with the strategy MPS: remove it, or write "
-        "strategy TimeSlicing",
+    ),
+    "settings of time slices on MIG without a strategy": illegal(
+        mig({"timeSlicingConfig": {}}),
+        'strict decoding error: unknown field "sharing.timeSlicingConfig": allowed are strategy, '
+        "mpsConfig",
     ),
     "MPS on MIG without a strategy": illegal(
         mig({"mpsConfig": {}}), "sharing.strategy: missing: write MPS, as mpsConfig is given"

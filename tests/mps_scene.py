@@ -61,7 +61,7 @@ class Scene:
         """The daemon, ready."""
         launcher = self.launcher()
         launcher.start(daemon)
-        launcher.wait_ready(daemon, 15)
+        launcher.wait_ready(daemon, 30)
         return daemon
 
 
@@ -97,7 +97,7 @@ def process(daemon: mps.Daemon) -> pids.Process:
 
 def kill(victim: pids.Process) -> None:
     assert pids.send(victim, signal.SIGKILL)
-    assert pids.wait(victim, 10)
+    assert pids.wait(victim, 30)
 
 
 def ready_after(daemon: mps.Daemon, old: pids.Process) -> pids.Process:

@@ -121,8 +121,9 @@ class Node(mig_node.Node):
     """The driver's parts that change the node; made again, it is the driver after a restart."""
 
     def __init__(
-        self, root, gpus, api, starter=None, *, mode="dynamic", boot="boot-1", shares=None
-    ):
+        self, root, gpus, api, starter=None, *, mode="dynamic", boot="boot-1", shares=None,
+        shm_bytes=16 * MIB,
+    ):  # fmt: skip
         self.root, self.api = root, api
         self.simulation, self.cdi, self.mps = root / "simulation", root / "cdi", root / "mps"
         self.cdi.mkdir(exist_ok=True)
@@ -154,7 +155,7 @@ class Node(mig_node.Node):
         if starter is not None:
             self._hurry(starter)
         self.sharer = sharing.Sharer(
-            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, 16 * MIB), self.books
+            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes), self.books
         )
         self.stopping = threading.Event()
         self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
@@ -198,7 +199,7 @@ class Node(mig_node.Node):
             offers=lambda: self.gpus.snapshot.offered,
             divisions=lambda: self.gpus.snapshot.divisions,
         ).run()
-        self.sharer.remove_unused(lambda: list(self.store.records.contents().records.values()))
+        self.orphans.remove_daemons()
         self.orphans.settle()
         return self
 
@@ -209,7 +210,7 @@ class Node(mig_node.Node):
         ).look()
         for record in self.store.records.contents().records.values():
             for number in range(len(record.sharing.mps)):
-                self.launcher.wait_ready(self.described(record.ref, number), 10)
+                self.launcher.wait_ready(self.described(record.ref, number), 30)
         return self
 
     def reboot(self):
@@ -361,7 +362,7 @@ def limits(percent=None, gib=None):
 
 def kill(process):
     pids.send(process, signal.SIGKILL)
-    assert pids.wait(process, 10)
+    assert pids.wait(process, 30)
 
 
 def _all_are_buried():

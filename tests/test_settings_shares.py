@@ -45,12 +45,13 @@ def test_another_division_is_refused_with_what_is_allowed(text):
     assert told.endswith(problem)
 
 
-def test_a_rule_may_say_both_and_has_to_say_something():
-    rule = {"selector": "true", "migMode": "off", "shares": "memory"}
+def test_a_rule_may_say_everything_and_has_to_say_something():
+    rule = {"selector": "true", "migMode": "off", "shares": "memory", "shareEnforcement": "None"}
     (found,) = resolve(file={"gpus": [rule]}).gpus
     assert (found.mig_mode, found.shares) == (mig.Mode.OFF, "memory")
+    assert found.share_enforcement is shares.Enforcement.NONE
     text = refusal(file={"gpus": [{"selector": "true"}]})
-    assert text.endswith("a rule needs migMode or shares")
+    assert text.endswith("a rule needs migMode, shares or shareEnforcement")
 
 
 def test_limits_are_held_by_mps_or_by_nobody():

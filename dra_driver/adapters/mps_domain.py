@@ -83,10 +83,13 @@ class Domain:
 
         Raises:
             errors.Rejected: something is mounted below that this process may not unmount.
+            errors.Retryable: something in it cannot be removed, or is made anew meanwhile.
         """
         mounts.unmount(self.directory / "shm")
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.directory)
+        try:
+            shutil.rmtree(self.directory, onerror=_unless_gone)
+        except OSError as error:
+            raise errors.Retryable(f"{self.directory} cannot be removed: {error}") from error
 
     def ready(self) -> mps.Ready | None:
         """Which daemon is ready, and with which limits; None: none said so."""
@@ -157,3 +160,9 @@ class Domain:
             yield
         finally:
             os.close(descriptor)
+
+
+def _unless_gone(_function: object, _path: str, info: tuple[object, BaseException, object]) -> None:
+    """A server of the daemon that ends at last takes files of its own away."""
+    if not isinstance(info[1], FileNotFoundError):
+        raise info[1]

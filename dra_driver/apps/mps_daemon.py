@@ -133,7 +133,8 @@ class Supervisor:
         try:
             self._start()
             self._watch()
-        except errors.DriverError as error:
+        except (errors.DriverError, OSError) as error:
+            # A full disk, or a file that somebody removed: without this process there is no limit.
             return str(error)
         return self._last_words()
 
@@ -187,13 +188,13 @@ class Supervisor:
             self._control.set_defaults(wanted.limits)
             for server in self._control.servers():
                 self._control.set_server_limits(server, wanted.limits)
-        except errors.DriverError as error:
+            self._say_ready()
+        except (errors.DriverError, OSError) as error:
             # To start it again would end its clients, who did nothing.
             _log.error("limits could not be changed; tried again", error=str(error))
             self._told_to_read = True
             self._pause(_RETRY_SECONDS)
             return
-        self._say_ready()
         _log.info("MPS daemon has other limits", **self._told())
 
     def _say_ready(self) -> None:
@@ -248,13 +249,24 @@ class Supervisor:
 
     def _last_words(self) -> str:
         status = None if self._child is None else self._child.poll()
-        lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
+        try:
+            lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError as error:
+            return f"exit status {status}; its log cannot be read: {error}"
         return f"exit status {status}; its log ends with: {lines[-1] if lines else 'nothing'}"
 
     def _bound_output(self) -> None:
-        """A daemon writes lines for each client, and runs for months."""
-        if self._output.stat().st_size > _LOG_BYTES:
-            shutil.copyfile(self._output, self._output.with_suffix(".log.1"))
+        """A daemon writes lines for each client, and runs for months.
+
+        No trouble with its log is worth its clients: what cannot be kept is dropped.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if self._output.stat().st_size <= _LOG_BYTES:
+                return
+            try:
+                shutil.copyfile(self._output, self._output.with_suffix(".log.1"))
+            except OSError as error:
+                _log.warning("log of the MPS daemon is cut short, and not kept", reason=str(error))
             os.truncate(self._output, 0)
 
     def _told(self) -> dict[str, Any]:

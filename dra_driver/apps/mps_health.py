@@ -90,7 +90,8 @@ class Health:
             down[domain] = None
             if self._trouble(domain) is not None:
                 down[domain] = self._confirm_and_mend(domain, planning.cards(users[0]))
-        self._tell(down)
+        # What is down was told when it was found; a claim that came since may have mended it.
+        self._tell({domain: None for domain, trouble in down.items() if trouble is None})
         return not any(down.values())
 
     def _run(self) -> None:

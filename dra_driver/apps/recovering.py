@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files
-from dra_driver.apps import preparing
+from dra_driver.apps import preparing, sharing
 from dra_driver.logic import cdi, planning, sharing_plan
 from dra_driver.model import claims, devices, prepared
 
@@ -56,6 +56,9 @@ class Recovery:
             if record.boot_id == self._store.boot_id:
                 continue
             with self._claim(uid):
+                # Another instance may have prepared the claim anew since the look.
+                if self._store.records.contents().records.get(uid) != record:
+                    continue
                 files.remove(self._spec_path(uid))
                 self._store.records.remove(uid)
             self._log.info("prepared before the node's last boot: dropped", claim=str(record.ref))
@@ -94,7 +97,8 @@ class Recovery:
         )
 
     def _rebuild_one(self, uid: str, claim: claims.ResourceClaim | None) -> None:
-        entries = self._entries(uid, claim, self._spec_text(uid))
+        text = self._spec_text(uid)
+        entries = self._entries(uid, claim, text)
         if not entries:
             files.remove(self._spec_path(uid))
             self._store.records.remove(uid)
@@ -113,7 +117,7 @@ class Recovery:
             devices=entries,
             rebuilt=True,
             partitions=self._partitions(entries),
-            sharing=self._sharing(uid, claim),
+            sharing=self._sharing(uid, claim) or self._recalled(uid, entries, text),
         )
         self._store.records.write(record)
         self._log.warning(
@@ -171,12 +175,21 @@ class Recovery:
             plan = planning.plan(claim.ref, claim, self._node, self._offers(), self._divisions())
         except errors.DriverError as error:
             self._log.error(
-                "of what shares the claim's devices nothing is known",
+                "of what shares the claim's devices only its CDI spec tells",
                 claim_uid=uid,
                 reason=str(error),
             )
             return prepared.Sharing()
         return plan.needs.remembered
+
+    def _recalled(
+        self, uid: str, entries: Iterable[prepared.PreparedDevice], text: str | None
+    ) -> prepared.Sharing:
+        """What its CDI spec tells of that: the daemons that its containers use."""
+        gpus = {
+            name: offer.gpu.uuid for name, offer in self._offers().items() if offer.spot is None
+        }
+        return sharing.recalled(entries, cdi.edits(uid, text) if text else {}, gpus)
 
     def _claims_by_uid(self) -> dict[str, claims.ResourceClaim]:
         try:

@@ -7,6 +7,7 @@ needs the setting can put it back.
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -27,6 +28,8 @@ READY_SECONDS = 20.0
 STOP_SECONDS = 10.0
 PIPE_DIR = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for it in a container
 """Mounted at the default place, so that unsetting the variable is no way around the limits."""
+_PERCENT, _MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+_LIMIT = re.compile(r"0=(\d+)M", re.ASCII)
 _WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
@@ -99,8 +102,7 @@ class Sharer:
                 for name in use.devices:
                     self._make_exclusive(uuids[name])
             limits = self._limits(use, record, known)
-            daemon = self._daemon(use, uuids, limits, settings.get(use.domain))
-            self._stop_unfit(daemon)
+            daemon = self._adopted(self._daemon(use, uuids, limits, settings.get(use.domain)))
             self._tools.launcher.start(daemon)
             self._tools.launcher.wait_ready(daemon, min(seconds, READY_SECONDS))
             edits |= {key: self._edits(use, daemon) for key in use.keys}
@@ -224,12 +226,12 @@ class Sharer:
     def _edits(self, use: prepared.MpsUse, daemon: mps.Daemon) -> cdi.Edits:
         env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_DIR}
         if use.percent is not None:
-            env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(use.percent)
+            env[_PERCENT] = str(use.percent)
         # What several devices may take differs; a share has its own limit, not that of the daemon.
         amounts = daemon.limits.memory_by_device or (use.memory_bytes,) * daemon.count
         memory = [f"{n}={amount // mps.MIB}M" for n, amount in enumerate(amounts) if amount]
         if memory:
-            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(memory)
+            env[_MEMORY] = ",".join(memory)
         # A client connects and writes nothing: one that is root must not take the door away.
         mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR)]
         if self._tools.launcher.private_shm:
@@ -246,10 +248,11 @@ class Sharer:
         except errors.DriverError as error:
             self._log.warning("MPS daemon keeps its limits", domain=domain, reason=str(error))
 
-    def _stop_unfit(self, wanted: mps.Daemon) -> None:
-        """End a daemon that cannot become this one.
+    def _adopted(self, wanted: mps.Daemon) -> mps.Daemon:
+        """The daemon as it goes on: one that is there keeps its shared memory, which is in use.
 
-        It served an instance that a reset of the GPU took, or somebody was killed who ended it.
+        One that cannot become this one is ended. It served an instance that a reset of the GPU
+        took, or somebody was killed who ended it.
         """
         described = self._described(wanted.id)
         if described is None:
@@ -258,6 +261,9 @@ class Sharer:
             is_unfit = described.device != wanted.device
         if is_unfit:
             self._tools.launcher.stop(wanted, STOP_SECONDS)
+        elif described is not None:
+            return dataclasses.replace(wanted, shm_bytes=described.shm_bytes)
+        return wanted
 
     def _described(self, domain: str) -> mps.Daemon | None:
         try:
@@ -275,6 +281,53 @@ class Sharer:
             root=str(self._tools.directory), daemon_id=domain, device="GPU-0", shm_bytes=0
         )
         self._tools.launcher.stop(daemon, STOP_SECONDS)
+
+
+def recalled(
+    entries: Iterable[prepared.PreparedDevice],
+    edits: Mapping[str, cdi.Edits],
+    gpus: Mapping[str, str],
+) -> prepared.Sharing:
+    """What the edits of a claim's devices, by key, tell of the daemons that `set_up` made.
+
+    `gpus` are the UUIDs of whole GPUs by device name. Time slices leave no trace in edits.
+    """
+    found: dict[tuple[str, str | None], dict[str, str]] = {}
+    limits: dict[tuple[str, str | None], cdi.Edits] = {}
+    for entry in entries:
+        key = cdi.device_key(entry.device, entry.share_id)
+        own = edits.get(key, cdi.Edits())
+        for mount in own.mounts:
+            if mount.container_path == PIPE_DIR:
+                use = pathlib.PurePath(mount.host_path).parent.name, entry.share_id
+                found.setdefault(use, {})[key] = entry.device
+                limits[use] = own
+    return prepared.Sharing(
+        mps=tuple(
+            _recalled_use(use, devices, limits[use].env, gpus) for use, devices in found.items()
+        )
+    )
+
+
+def _recalled_use(
+    use: tuple[str, str | None],
+    devices: Mapping[str, str],
+    env: Mapping[str, str],
+    gpus: Mapping[str, str],
+) -> prepared.MpsUse:
+    domain, share_id = use
+    percent = env.get(_PERCENT, "")
+    memory = _LIMIT.match(env.get(_MEMORY, ""))
+    whole = tuple(sorted(gpus[name] for name in devices.values() if name in gpus))
+    return prepared.MpsUse(
+        domain=domain,
+        keys=tuple(devices),
+        devices=tuple(sorted(devices.values())),
+        percent=int(percent) if percent.isdecimal() else None,
+        memory_bytes=int(memory[1]) * mps.MIB if memory else None,
+        exclusive=share_id is None and bool(whole),
+        gpus=whole if share_id is None else (),
+    )
 
 
 def _cap(uses: Iterable[prepared.MpsUse]) -> mps.Limits:

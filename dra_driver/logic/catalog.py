@@ -8,6 +8,8 @@ from dra_driver.model import devices, mig, shares
 
 _SWITCHES_AT_RUN_TIME = (9, 0)
 """Compute capability of Hopper: from it on MIG mode changes without a reset of the GPU."""
+_LIMITS_HOLD = (7, 0)
+"""Volta: on older cards MPS has no limits of memory and threads (NVIDIA, Multi-Process Service)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +74,24 @@ def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
             return Card(gpu, {}, note=_why_not_whole(gpu, mode))
         case _:
             return _whole(gpu)
+
+
+def divided(card: Card, division: shares.Shares | None) -> Card:
+    """The card with each of its devices divided; None where a claim has a device for itself.
+
+    One whose processes MPS cannot hold to limits is not divided if it should: claims would take
+    from each other, and nobody would know.
+    """
+    capability = card.gpu.compute_capability
+    enforced = division is not None and division.enforcement is shares.Enforcement.MPS
+    if not enforced or capability is None or capability >= _LIMITS_HOLD:
+        return dataclasses.replace(card, division=division)
+    note = (
+        "each of its devices goes to one claim, though it is to be shared: MPS holds limits from "
+        f"compute capability 7.0 on, and it has {capability[0]}.{capability[1]}. Set shares off "
+        "for it, or share enforcement None (`gpus` in the settings file)"
+    )
+    return dataclasses.replace(card, note=f"{card.note}; {note}" if card.note else note)
 
 
 def _whole(gpu: devices.Gpu) -> Card:

@@ -116,6 +116,20 @@ def device_keys(uid: str, text: str) -> tuple[str, ...]:
         return ()
 
 
+def edits(uid: str, text: str) -> Mapping[str, Edits]:
+    """Variables and mounts of the devices in the text of a claim's spec file, by key; none where it
+    is damaged.
+    """
+    try:
+        devices = json.loads(text)["devices"]
+        return {
+            device["name"].removeprefix(f"{uid}-"): _parse_fields(device["containerEdits"])
+            for device in devices
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def spec(driver_name: str, uid: claims.ClaimUid | str, injection: Injection) -> str:
     """The text of a claim's spec file; equal input gives equal bytes."""
     document: Json = {
@@ -153,6 +167,15 @@ def _format_fields(edits: Edits) -> Json:
         "hooks": [_format_hook(hook) for hook in edits.hooks],
     }
     return {key: value for key, value in fields.items() if value}
+
+
+def _parse_fields(fields: Json) -> Edits:
+    mounts = [
+        Mount(mount["hostPath"], mount["containerPath"], tuple(mount["options"]))
+        for mount in fields.get("mounts", ())
+    ]
+    env = dict(variable.split("=", 1) for variable in fields.get("env", ()))
+    return Edits(env=env, mounts=tuple(mounts))
 
 
 def _format_node(node: driver.DeviceNode) -> Json:

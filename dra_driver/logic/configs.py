@@ -50,7 +50,7 @@ def decode(parameters: Mapping[str, Any], *, path: str) -> sharing.Config:
         raise InvalidConfig(f"config at {path} is invalid", problems)
     read = configs.read(kind, parameters)
     faults = read if isinstance(read, tuple) else ()
-    problems = (*(_problem(fault) for fault in faults), *_contradictions(parameters))
+    problems = (*(_problem(fault) for fault in faults), *_contradictions(kind, parameters))
     if isinstance(read, tuple) or problems:
         raise InvalidConfig(f"{kind} at {path} is invalid", problems)
     return sharing.Config(kind, _settings(read))
@@ -144,12 +144,14 @@ def _meant(fault: configs.Fault) -> str:
     return f". Is {lowered[alike[0]]} meant?" if alike else ""
 
 
-def _contradictions(parameters: Mapping[str, Any]) -> Iterator[Problem]:
+def _contradictions(kind: sharing.Kind, parameters: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong between fields, as far as they can be read at all."""
     shared = _object(parameters, "sharing")
     strategy = shared.get("strategy")
     for other, name in (("TimeSlicing", "mpsConfig"), ("MPS", "timeSlicingConfig")):
-        if shared.get(name) is None:
+        # One that a kind does not have is told of as unknown, and no strategy makes it known.
+        unknown = kind is sharing.Kind.MIG and name == "timeSlicingConfig"
+        if shared.get(name) is None or unknown:
             continue
         wanted = "MPS" if name == "mpsConfig" else "TimeSlicing"
         if strategy == other:

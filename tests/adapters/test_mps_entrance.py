@@ -34,7 +34,7 @@ class Listener:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.bind(str(path))
         self.socket.listen(64)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
 
     def serve(self, name):
         connection, _ = self.socket.accept()
@@ -70,7 +70,7 @@ def test_who_comes_to_a_closed_entrance_is_let_in_when_it_opens(place, entrance,
 
     for _ in visitors:
         listener.serve(b"served")
-    assert [visitor.result(10) for visitor in visitors] == [b"served"] * 5
+    assert [visitor.result(60) for visitor in visitors] == [b"served"] * 5
     listener.socket.close()
 
 
@@ -80,7 +80,7 @@ def test_an_open_entrance_lets_in_at_once_and_can_be_closed_again(place, entranc
     entrance.open(first.path)
     visitor = pool.submit(visit, place)
     first.serve(b"first")
-    assert visitor.result(10) == b"first"
+    assert visitor.result(60) == b"first"
 
     first.socket.close()
     assert knock(place) == errno.ECONNREFUSED
@@ -91,7 +91,7 @@ def test_an_open_entrance_lets_in_at_once_and_can_be_closed_again(place, entranc
     entrance.open(second.path)
 
     second.serve(b"second")
-    assert late.result(10) == b"second"
+    assert late.result(60) == b"second"
     second.socket.close()
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_left_of_an_entrance_that_is_removed(place, entrance, pool):
     entrance.remove()
 
     with pytest.raises(OSError, match=r"No such file|refused"):
-        visitor.result(10)
+        visitor.result(60)
     assert list((place / "pipe").iterdir()) == []
     entrance.remove()
 

@@ -31,7 +31,7 @@ def test_a_daemon_is_ready_with_its_limits_and_stopped_leaves_nothing(scene):
     assert launcher.state(daemon) == ABSENT
 
     launcher.start(daemon)
-    launcher.wait_ready(daemon, 15)
+    launcher.wait_ready(daemon, 60)
 
     assert launcher.state(daemon) == READY
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
@@ -68,7 +68,7 @@ def test_after_a_restart_of_the_driver_the_daemon_is_known_and_can_be_stopped(sc
         "launcher = mps_local.LocalLauncher(pathlib.Path(sys.argv[1]), private_shm=False)\n"
         "daemon = mps.decode(sys.argv[2])\n"
         "launcher.start(daemon)\n"
-        "launcher.wait_ready(daemon, 15)\n"
+        "launcher.wait_ready(daemon, 60)\n"
     )
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, scene.driver_root, mps.encode(daemon)],
@@ -93,7 +93,7 @@ def test_other_limits_reach_clients_that_connect_once_it_is_ready(scene):
     assert launcher.state(other) == RUNNING
 
     launcher.reload(other)
-    launcher.wait_ready(other, 15)
+    launcher.wait_ready(other, 60)
 
     assert mps_scene.caps(daemon) == (60, None)
     assert launcher.state(daemon) == RUNNING
@@ -109,7 +109,7 @@ def test_limits_that_were_written_by_a_driver_that_died_then_are_applied_too(sce
 
     launcher.start(other)
 
-    launcher.wait_ready(other, 15)
+    launcher.wait_ready(other, 60)
     assert mps_scene.caps(daemon) == (60, None)
 
 
@@ -150,13 +150,13 @@ def test_a_supervisor_that_is_killed_leaves_no_daemon_and_is_started_again(scene
 
     mps_scene.kill(mps_scene.supervisor(daemon))
 
-    assert pids.wait(process, 10)
-    assert client.wait_unusable(10)
+    assert pids.wait(process, 30)
+    assert client.wait_unusable(30)
     assert launcher.state(daemon) == ABSENT
     polling.until(lambda: mps_scene.processes_of(daemon) == [])
 
     launcher.start(daemon)
-    launcher.wait_ready(daemon, 15)
+    launcher.wait_ready(daemon, 60)
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
     client.close()
 
@@ -170,7 +170,7 @@ def test_a_daemon_that_is_dead_is_not_ready_even_if_nobody_has_noticed(scene):
 
     assert launcher.state(daemon) == RUNNING
     assert pids.send(supervisor, signal.SIGCONT)
-    launcher.wait_ready(daemon, 15)
+    launcher.wait_ready(daemon, 60)
 
 
 def test_a_supervisor_that_does_not_end_is_killed_with_its_daemon(scene):
@@ -216,6 +216,7 @@ def test_a_daemon_that_dies_at_once_is_never_ready_and_says_why(scene):
     daemon, launcher = scene.daemon(), scene.launcher()
     scene.program.write_text("#!/bin/sh\necho out of order\nexit 3\n", encoding="utf-8")
     launcher.start(daemon)
+    polling.until(lambda: "status 3" in mps_local.last_words(daemon))
 
     with pytest.raises(errors.Retryable, match=r"running and not ready within 0.5 s: .*status 3.*"):
         launcher.wait_ready(daemon, 0.5)
@@ -261,7 +262,8 @@ def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene)
     gate.touch()
 
     for thread in threads:
-        thread.join(30)
-    after.wait_ready(daemon, 15)
+        thread.join(60)
+    after.wait_ready(daemon, 60)
     assert [launcher.state(daemon) for launcher in (before, after)] == [READY, READY]
-    assert len(mps_scene.processes_of(daemon)) == 2
+    # The one that came too late may be about to end.
+    polling.until(lambda: len(mps_scene.processes_of(daemon)) == 2)

@@ -1,5 +1,7 @@
 """How the devices of a node are divided, as the settings say for each GPU."""
 
+import dataclasses
+
 import pytest
 
 from dra_driver import errors
@@ -41,6 +43,20 @@ def test_a_gpu_that_nobody_can_say_how_to_divide_is_not_offered(node):
     assert {card.name for card in seen.cards} == {"gpu-1"}
     (failure,) = seen.failures
     assert failure.endswith("is not offered: setting gpus[0].selector: no answer")
+
+
+def test_a_gpu_too_old_for_limits_is_offered_whole_instead_of_in_shares(node, monkeypatch):
+    source = node.gpus._looking_at.source
+    found = source.discover()
+    first, *others = found.gpus
+    old = dataclasses.replace(first, compute_capability=(6, 0), mig_capable=False, profiles=())
+    aged = dataclasses.replace(found, gpus=(old, *others))
+    monkeypatch.setattr(source, "discover", lambda: aged, raising=False)
+    seen = looked(node, lambda _: KIND)
+    assert {offer.gpu.minor for offer in seen.offered.values()} == {0, 1}
+    assert "gpu-0" not in seen.divisions
+    assert seen.divisions["gpu-1"] == KIND
+    assert "it has 6.0" in {card.name: card.note for card in seen.cards}["gpu-0"]
 
 
 @pytest.mark.parametrize("kind", [shares.Shares(), shares.Shares(2)])

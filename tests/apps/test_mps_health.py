@@ -59,9 +59,13 @@ class Scene:
     def prepare(self, *results, configs=(), namespace="default"):
         ref = self.cluster.claim(*results, config=configs, namespace=namespace)
         self.node.prepare(ref, 30)
+        self.report(ref)
+        return ref
+
+    def report(self, ref):
+        """What follows each prepare."""
         record = self.node.record(ref)
         self.writer.report(ref, reports.of_record(record, self.health.down(record)))
-        return ref
 
     def status(self, ref, device=GPU):
         """Status and reason of a device's condition, once all is written."""
@@ -272,6 +276,29 @@ def test_after_a_restart_of_the_driver_a_daemon_that_is_down_is_told_at_once(sce
     assert scene.told == []
 
 
+def test_a_daemon_that_a_claim_brings_back_during_a_look_is_not_called_down_after_it(
+    scene, monkeypatch
+):
+    refs = [scene.prepare(share()), scene.prepare(share(OTHER))]
+    first, second = (
+        next(ref for ref in refs if ref.uid == record.uid) for record in scene.health._prepared()
+    )
+    kill_both(scene, first)
+    domain, trouble = scene.node.domain(second).directory.name, scene.health._trouble
+
+    def meanwhile(asked):
+        if asked == domain:
+            scene.node.prepare(first, 30)
+            scene.report(first)
+        return trouble(asked)
+
+    monkeypatch.setattr(scene.health, "_trouble", meanwhile)
+    scene.health.look()
+
+    assert scene.told == [(first.uid, True)]
+    assert scene.status(first, scene.node.record(first).devices[0].device) == PREPARED
+
+
 def test_claims_without_daemons_are_no_concern(scene):
     ref = scene.prepare(GPU)
     assert scene.health.down(scene.node.record(ref)) == {}
@@ -305,7 +332,7 @@ def test_a_look_that_fails_is_not_the_last_one(scene, monkeypatch, log):
     monkeypatch.setattr(health, "look", look)
     health.start()
     try:
-        assert looks.wait(15)
+        assert looks.wait(api_cluster.DEADLINE)
     finally:
         health.stop()
     assert [line["event"] for line in log if line["log_level"] == "error"] == [

@@ -9,7 +9,7 @@ import polling
 import pytest
 import sharing_node
 
-from dra_driver.adapters import kube, mps_domain, pids
+from dra_driver.adapters import kube, mps_control, mps_domain, pids
 
 NAMESPACE = "dra-driver"
 GPU = "gpu-0"
@@ -88,9 +88,14 @@ def test_a_claim_whose_daemon_and_supervisor_are_killed_is_not_ready_until_both_
     found = domain(own_machine, ref)
     old = process(found)
     polling.until(lambda: condition(own_cluster, ref) == [("True", "Prepared")])
+    # It is not back before it was seen to be down.
+    program = own_machine.simulation / "driver/usr/bin" / mps_control.PROGRAM
+    works = program.read_text()
+    program.write_text("#!/bin/sh\nexit 3\n")
     mps_scene.kill(found.supervisor())
 
     polling.until(lambda: condition(own_cluster, ref) == [("False", "MpsDaemonDown")])
+    program.write_text(works)
     polling.until(lambda: condition(own_cluster, ref) == [("True", "Prepared")])
     assert process(found) != old
     assert pids.is_alive(process(found))

@@ -1,5 +1,7 @@
 """Sharing with the real plugin: sockets, API server, daemons that outlive the process."""
 
+import json
+
 import api_cluster
 import plugin_process
 import polling
@@ -116,9 +118,9 @@ def test_a_daemon_that_ended_with_its_supervisor_while_no_plugin_ran_is_back_aft
     plugin.kill()
     old = daemon(machine)
     sharing_node.kill(domain(machine).supervisor())
-    assert pids.wait(old, 10)
+    assert pids.wait(old, 30)
     plugin.start()
-    polling.until(lambda: daemon(machine) != old, seconds=30, what="another daemon")
+    polling.until(lambda: daemon(machine) != old, what="another daemon")
     assert gets(machine, ref) == (30, 4)
     plugin.kubelet.unprepare(ref)
     assert is_clean(machine)
@@ -169,4 +171,34 @@ def test_shares_that_are_too_much_together_are_an_answer_with_numbers(
     plugin.kubelet.prepare(other)
     assert gets(machine, other) == (20, 40)
     plugin.kubelet.unprepare(other)
+    assert is_clean(machine)
+
+
+def test_who_holds_shares_to_their_limits_may_differ_from_card_to_card(
+    own_plugin, own_cluster, machine
+):
+    second = "device.attributes['gpu.nvidia.com'].index == 1"
+    rules = [{"selector": second, "shareEnforcement": "None"}]
+    plugin = own_plugin(
+        shares="memory", gpus="h100-80gb-hbm3:2", mig_mode="off",
+        environment={"DRA_DRIVER_GPUS": json.dumps(rules)},
+    )  # fmt: skip
+    plugin.start()
+    slices = own_cluster.wait_devices("gpu-0", "gpu-1")
+    published = {
+        device["name"]: device["attributes"]["enforcement"]["string"]
+        for item in slices
+        for device in item["spec"]["devices"]
+    }
+    assert published == {"gpu-0": "MPS", "gpu-1": "None"}
+    held, free = (
+        own_cluster.claim(sharing_node.share(device, memory=10, cores=20) | {"request": "gpu"})
+        for device in ("gpu-0", "gpu-1")
+    )
+    plugin.kubelet.prepare(free)
+    assert daemons(machine) == []
+    plugin.kubelet.prepare(held)
+    assert gets(machine, held) == (20, 10)
+    plugin.kubelet.unprepare(held)
+    plugin.kubelet.unprepare(free)
     assert is_clean(machine)

@@ -47,6 +47,20 @@ def test_each_namespace_has_its_own_daemon(shared_host, users):
     assert len(shared_host.daemons()) == 1
 
 
+def test_who_only_watches_takes_nothing_from_the_shares(shared_host, users):
+    watcher = users.give(sharing_node.share(memory=79, cores=100) | {"adminAccess": True})
+    ref = users.share(memory=10, cores=20)
+    shared_host.prepare(watcher)
+    shared_host.prepare(ref)
+    assert shared_host.gets(ref) == (20, 10)
+    shared_host.prepare(watcher)
+    assert shared_host.edits(watcher)[0].keys().isdisjoint({"CUDA_MPS_PIPE_DIRECTORY"})
+    shared_host.unprepare(watcher)
+    assert shared_host.gets(ref) == (20, 10)
+    shared_host.unprepare(ref)
+    assert shared_host.is_clean()
+
+
 def test_each_card_has_its_own_daemon(shared_host, users):
     one = users.share(memory=10, cores=20)
     other = users.share(device=OTHER_GPU, memory=10, cores=20)

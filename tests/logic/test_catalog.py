@@ -6,7 +6,7 @@ import mig_cards
 import pytest
 
 from dra_driver.logic import catalog, placements
-from dra_driver.model import devices, mig
+from dra_driver.model import devices, mig, shares
 
 DYNAMIC, STATIC, OFF = mig.Mode.DYNAMIC, mig.Mode.STATIC, mig.Mode.OFF
 HOPPER = mig_cards.gpu(mig_cards.H100)
@@ -295,3 +295,40 @@ def test_a_card_is_named_after_the_gpu_though_that_is_not_offered():
     assert card.name == "gpu-12"
     assert all(name.startswith("gpu-12-mig-") for name in card.offers)
     assert {offer.card for offer in card.offers.values()} == {"gpu-12"}
+
+
+# Shares
+
+
+NOT_ENFORCED = shares.Shares(enforcement=shares.Enforcement.NONE)
+
+
+@pytest.mark.parametrize(
+    ("capability", "division"),
+    [((7, 0), shares.Shares()), ((9, 0), shares.Shares(4)), (None, shares.Shares()),
+     ((6, 1), NOT_ENFORCED), ((3, 0), NOT_ENFORCED), ((6, 1), None)],
+)  # fmt: skip
+def test_a_card_is_divided_as_it_should_be(capability, division):
+    gpu = dataclasses.replace(T4, compute_capability=capability)
+    card = catalog.divided(catalog.card(gpu, OFF), division)
+    assert (card.division, card.note) == (division, None)
+
+
+@pytest.mark.parametrize("division", [shares.Shares(), shares.Shares(4)])
+def test_a_card_whose_processes_mps_cannot_hold_to_limits_is_not_divided(division):
+    gpu = dataclasses.replace(T4, compute_capability=(6, 1))
+    card = catalog.divided(catalog.card(gpu, OFF), division)
+    assert card.division is None
+    assert list(card.offers) == ["gpu-0"]
+    assert card.note == (
+        "each of its devices goes to one claim, though it is to be shared: MPS holds limits from "
+        "compute capability 7.0 on, and it has 6.1. Set shares off for it, or share enforcement "
+        "None (`gpus` in the settings file)"
+    )
+
+
+def test_why_a_card_is_not_divided_stands_beside_what_else_keeps_it_from_being_offered_in_full():
+    gpu = dataclasses.replace(AMPERE_ON, compute_capability=(6, 1))
+    plain = catalog.card(gpu, STATIC)
+    note = catalog.divided(plain, shares.Shares()).note
+    assert note.startswith(f"{plain.note}; each of its devices goes to one claim")

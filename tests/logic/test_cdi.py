@@ -157,6 +157,27 @@ def test_a_damaged_spec_has_no_devices(text):
     assert cdi.device_keys(UID, text) == ()
 
 
+def test_variables_and_mounts_of_devices_are_read_back_from_a_spec():
+    mounts = (
+        cdi.Mount("/var/lib/mps/0/pipe", "/tmp/nvidia-mps"),
+        cdi.Mount("/var/lib/mps/0/shm", "/dev/shm", ("rw", "nosuid")),
+    )
+    own = cdi.Edits({"A": "b=c", "D": ""}, (GPU0,), mounts)
+    written = cdi.Injection(cdi.Edits(env={"ALL": "1"}), {"gpu-0": own, "gpu-1": cdi.Edits()})
+    found = cdi.edits(UID, cdi.spec(DRIVER, UID, written))
+    assert found["gpu-0"] == cdi.Edits({"A": "b=c", "D": ""}, mounts=mounts)
+    assert found["gpu-1"].mounts == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"devices": [{"name": "x"}]}',
+     '{"devices": [{"name": "x", "containerEdits": {"env": ["no equals sign"]}}]}'],
+)  # fmt: skip
+def test_a_damaged_spec_tells_no_variables_and_mounts(text):
+    assert cdi.edits(UID, text) == {}
+
+
 def test_every_spec_is_valid_and_may_be_injected_twice():
     check(cdi.spec(DRIVER, UID, FULL))
     once = inject(DOCUMENT, [f"{UID}-gpu-0", f"{UID}-gpu-1"])

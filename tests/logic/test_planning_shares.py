@@ -172,6 +172,13 @@ def test_what_is_not_a_share_is_not_counted():
     assert over_use(result("gpu-0", cores=101)) == []
 
 
+def test_a_share_of_who_only_watches_is_not_counted():
+    watcher = result("gpu-0", "gpu", ID_2, admin=True, cores=100)
+    assert over_use(share("gpu-0", cores=30), others=[[watcher]]) == []
+    assert over_use(share("gpu-0", cores=30), watcher) == []
+    assert over_use(watcher, others=[[share("gpu-0", cores=30)]]) == []
+
+
 def test_who_else_has_shares_of_what_is_too_little_is_told():
     made = plan(share("gpu-0", cores=60))
     [found] = planning.over_use(made, [record(share("gpu-0", cores=50))], BY_MEMORY)

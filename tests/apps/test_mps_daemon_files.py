@@ -1,0 +1,120 @@
+"""What becomes of a daemon when something is wrong with the files beside it."""
+
+import os
+import pathlib
+import signal
+
+import mps_scene
+import polling
+import pytest
+
+from dra_driver import errors
+from dra_driver.adapters import pids
+from dra_driver.model import mps
+
+GIB = 1024**3
+
+
+@pytest.fixture
+def scene():
+    scene = mps_scene.Scene()
+    yield scene
+    scene.close()
+
+
+@pytest.fixture
+def daemon(scene):
+    """One that is ready."""
+    return scene.started(scene.daemon())
+
+
+def log(daemon):
+    return pathlib.Path(daemon.log_dir) / "control.log"
+
+
+def limit(scene, daemon, percent):
+    """Have its supervisor, which then looks at the log as well, give it other limits."""
+    changed = daemon.limited(mps.Limits(percent, GIB))
+    scene.launcher().start(changed)
+    scene.launcher().wait_ready(changed, 30)
+
+
+def test_a_log_that_somebody_removes_ends_no_daemon(scene, daemon):
+    client, process, supervisor = (
+        mps_scene.connect(daemon), mps_scene.process(daemon), mps_scene.supervisor(daemon)
+    )  # fmt: skip
+    log(daemon).unlink()
+    limit(scene, daemon, 40)
+    limit(scene, daemon, 50)
+    assert client.is_usable()
+    client.close()
+    assert mps_scene.process(daemon) == process
+
+    mps_scene.kill(process)
+    mps_scene.ready_after(daemon, process)
+    assert mps_scene.supervisor(daemon) == supervisor
+    assert mps_scene.caps(daemon) == (50, GIB)
+
+
+def test_a_log_that_cannot_be_kept_is_cut_short_and_ends_no_daemon(scene, daemon):
+    client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
+    log(daemon).with_suffix(".log.1").mkdir()
+    with log(daemon).open("ab") as file:
+        file.write(b"x" * 9 * 1024**2)
+    limit(scene, daemon, 40)
+    polling.until(lambda: log(daemon).stat().st_size < 1024**2, what="a shorter log")
+    limit(scene, daemon, 50)
+    assert client.is_usable()
+    client.close()
+    assert mps_scene.process(daemon) == process
+
+
+def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_clients(scene, daemon):
+    client, supervisor = mps_scene.connect(daemon), mps_scene.supervisor(daemon)
+    # What is written aside cannot be, as on a full disk.
+    aside = pathlib.Path(daemon.directory) / ".ready.new"
+    aside.mkdir()
+    changed = daemon.limited(mps.Limits(40, GIB))
+    mps_scene.domain(daemon).describe(changed)
+    pids.send(supervisor, signal.SIGHUP)
+    said = pathlib.Path(daemon.log_dir) / "supervisor.log"
+    polling.until(lambda: "could not be changed" in said.read_text(encoding="utf-8"))
+    aside.rmdir()
+    scene.launcher().wait_ready(changed, 30)
+    assert mps_scene.supervisor(daemon) == supervisor
+    assert client.is_usable()
+    client.close()
+    assert mps_scene.caps(daemon) == (40, GIB)
+
+
+def test_a_file_that_goes_while_its_directory_is_removed_is_no_reason_to_leave_the_rest(
+    scene, daemon, monkeypatch
+):
+    unlink = os.unlink
+
+    def as_another_does(path, **options):
+        unlink(path, **options)
+        if path == "control.log":
+            raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "unlink", as_another_does)
+    scene.launcher().stop(daemon, 10)
+    assert not pathlib.Path(daemon.directory).exists()
+
+
+def test_a_directory_that_cannot_be_removed_now_is_an_error_that_may_pass(
+    scene, daemon, monkeypatch
+):
+    rmdir = os.rmdir
+
+    def refusing(path, **options):
+        if path == "log":
+            raise OSError(39, "Directory not empty", path)
+        rmdir(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", refusing)
+        with pytest.raises(errors.Retryable, match=rf"{daemon.id} cannot be removed: .*not empty"):
+            scene.launcher().stop(daemon, 10)
+    scene.launcher().stop(daemon, 10)
+    assert not pathlib.Path(daemon.directory).exists()
