@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dra_driver.apps import node_agent
 
 VERSION = "0.1.0"
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals to end; SIGHUP: the terminal was closed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -249,10 +251,22 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _stop_on_signals() -> threading.Event:
+    """An event that is set soon after a signal to end, whatever the main thread is doing."""
     stop = threading.Event()
-    # SIGHUP: the terminal was closed.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def pass_on() -> None:
+        while os.read(reader, 1)[0] not in _ENDING:
+            pass
+        stop.set()
+
+    threading.Thread(target=pass_on, name="signals", daemon=True).start()
+    # No handler sets the event. It would run in the main thread: inside the event too, to wait for
+    # ever for its lock; and not at all once that waits, if another thread got the signal.
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in _ENDING:
+        signal.signal(number, lambda *_: None)
     return stop
 
 

@@ -80,13 +80,15 @@ class ApiClaims:
         return [claims.parse_outcome(item) for item in items]
 
     def _claims(self, timeout: float) -> kube.Resource:
-        if self._resource is None:
+        # Read once: another thread may forget it at any moment.
+        resource = self._resource
+        if resource is None:
             served = kube.served_versions(self._client, kube.RESOURCE_GROUP, timeout=timeout)
             version = next((v for v in publishing.API_VERSIONS if v in served), None)
             if version is None:
                 raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
-            self._resource = dataclasses.replace(kube.CLAIMS, version=version)
-        return self._resource
+            self._resource = resource = dataclasses.replace(kube.CLAIMS, version=version)
+        return resource
 
 
 def _timeout(deadline: float) -> float:

@@ -51,6 +51,7 @@ class KubeletPlugin:
         )
         self._agent: node_agent.NodeAgent | None = None
         self._serves = False
+        self._ends = False
         self._serving = threading.Lock()
         self._failure: errors.Fatal | None = None
         self._threads: list[threading.Thread] = []
@@ -158,7 +159,11 @@ class KubeletPlugin:
         if not self._config.registry.is_dir():
             # It is not made: the kubelet would not look there.
             raise FileNotFoundError(self._config.registry)
-        self._registration.start()
+        with self._serving:
+            if self._ends:
+                # Its socket would stay, and the kubelet would call nobody.
+                raise errors.Fatal("the driver is stopping")
+            self._registration.start()
 
     def _hindrance_of_sockets(self) -> str | None:
         # Loaded only where there is one.
@@ -242,8 +247,10 @@ class KubeletPlugin:
 
     def _stop(self) -> None:
         self._log.info("stopping")
+        with self._serving:
+            self._ends = True
         self._registration.stop(0)
-        self._service.failed("the driver is stopping")
+        self._service.failed(str(self._failure or "the driver is stopping"))
         # A stream would hold the server up as if it were a call in progress.
         self._health.close()
         self._dra.stop(GRACE_SECONDS)

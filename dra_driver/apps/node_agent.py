@@ -97,6 +97,8 @@ class NodeAgent:
         self._metrics = metrics
         self._on_health = on_health
         self._stop = threading.Event()
+        # Whoever looks last tells last: what is told stays told until something changes.
+        self._telling = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
         self._store = preparing.Store(
@@ -159,14 +161,15 @@ class NodeAgent:
             offers=lambda: self._gpus.snapshot.offered,
             divisions=lambda: self._gpus.snapshot.divisions,
         ).run()
-        self._effects.sharer.remove_unused(self._known)
+        self._orphans.remove_daemons()
         self._orphans.settle()
-        ready(self._preparer)
-        self._statuses.start()
         # What was not reported before the last stop; nothing is written that is there already.
+        # Before the first call, whose report is the later one then.
         for record in self._known():
             if record.phase is prepared.Phase.COMPLETED:
                 self._report(record)
+        ready(self._preparer)
+        self._statuses.start()
         self._health.start()
         self._publisher.start()
         self._readiness.start()
@@ -193,14 +196,15 @@ class NodeAgent:
 
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
-        known = self._known()
-        self._metrics.prepared(
-            collections.Counter(device.kind for record in known for device in record.devices),
-            claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
-        )
+        with self._telling:
+            known = self._known()
+            self._metrics.prepared(
+                collections.Counter(device.kind for record in known for device in record.devices),
+                claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
+            )
+            self._tell_health(known)
         self._publisher.changed()
         self._readiness.changed()
-        self._tell_health(known)
 
     def _tell_health(self, known: Sequence[prepared.Record]) -> None:
         seen = self._gpus.snapshot
@@ -240,15 +244,13 @@ class NodeAgent:
         self._publisher.changed()
 
     def _report(self, record: prepared.Record) -> None:
-        down = self._health.down(record)
-        self._statuses.report(record.ref, reports.of_record(record, down))
-        if record.sharing.mps:
-            # Its daemon may have been down until now.
-            self._tell_health(self._known())
+        self._report_down(record, self._health.down(record))
 
     def _report_down(self, record: prepared.Record, down: mps_health.Down) -> None:
         self._statuses.report(record.ref, reports.of_record(record, down))
-        self._tell_health(self._known())
+        if record.sharing.mps:
+            with self._telling:
+                self._tell_health(self._known())
 
     @property
     def _mps_dir(self) -> pathlib.Path:
@@ -372,12 +374,15 @@ def _rule(
 def _shares(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], shares.Shares | None]:
     """How the settings divide a GPU."""
     text_of = _rule(config, config.shares, [rule.shares for rule in config.gpus])
+    enforcement_of = _rule(
+        config, config.share_enforcement, [rule.share_enforcement for rule in config.gpus]
+    )
 
     def of(gpu: devices.Gpu) -> shares.Shares | None:
         text = text_of(gpu)
         if text == "off":
             return None
-        return shares.Shares(shares.parse_count(text), config.share_enforcement)
+        return shares.Shares(shares.parse_count(text), enforcement_of(gpu))
 
     return of
 

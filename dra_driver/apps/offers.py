@@ -33,6 +33,7 @@ class Offers:
         self._later = later
         self._reordered = float("-inf")
         self._timer: threading.Timer | None = None
+        self._reminds_at = float("-inf")
         self._told: set[str] = set()
         self._snapshot: inventory.Snapshot | None = None
         self._listed = offering.listing((), publishing.Layout.PLAIN)
@@ -78,7 +79,10 @@ class Offers:
         return offering.Policy(self._driver_name, self._policy, may_reorder=may_reorder)
 
     def _remind(self, seconds: float) -> None:
-        if self._timer is None or not self._timer.is_alive():
+        now = time.monotonic()
+        # One that is due reminds of an earlier order, and may be at it still.
+        if self._reminds_at <= now:
+            self._reminds_at = now + seconds
             self._timer = threading.Timer(seconds, self._later)
             self._timer.daemon = True
             self._timer.start()

@@ -35,6 +35,8 @@ class Service:
         self._told = told
         self._log = telemetry.logger("service")
         self._ready = threading.Event()
+        self._turning = threading.Lock()
+        self._is_over = False
         self._preparer: preparing.Preparer | None = None
         self._problem = STARTING
         self._hindrance: Callable[[], str | None] = lambda: None
@@ -52,15 +54,19 @@ class Service:
         self._ready.set()
 
     def starting(self) -> None:
-        """It is not ready, or not any more: it is being started."""
-        self._ready.clear()
-        self._preparer = None
-        self._problem = STARTING
+        """It is not ready, or not any more: it is being started; nothing after it has failed."""
+        with self._turning:
+            self._preparer = None
+            if not self._is_over:
+                self._ready.clear()
+                self._problem = STARTING
 
     def failed(self, problem: str) -> None:
         """It will not become ready; calls that wait for that are told why."""
-        self._problem = problem
-        self._ready.set()
+        with self._turning:
+            self._is_over = True
+            self._problem = problem
+            self._ready.set()
 
     def prepare(
         self, refs: Sequence[claims.ClaimRef], seconds: float

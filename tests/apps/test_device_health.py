@@ -97,7 +97,7 @@ def test_nothing_is_told_before_the_gpus_have_been_looked_at(path):
         thread.start()
         health.wake()
         health.say({"gpu-7": None})
-        thread.join(15)
+        thread.join(30)
     assert first == [[("node-1", "gpu-7", 1, "")]]
 
 

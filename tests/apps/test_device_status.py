@@ -295,6 +295,7 @@ def test_what_fails_unexpectedly_costs_its_claim_alone(scene, served, log):
 
 def test_of_more_claims_than_can_wait_the_oldest_is_given_up(served, log, monkeypatch):
     monkeypatch.setattr(device_status, "CAPACITY", 2)
+    monkeypatch.setattr(device_status, "STOP_SECONDS", api_cluster.DEADLINE)
     scene = Scene(served)
     refs = [served.claim("gpu-0") for _ in range(3)]
     scene.writer.report(refs[1], [report()])
@@ -308,7 +309,8 @@ def test_of_more_claims_than_can_wait_the_oldest_is_given_up(served, log, monkey
     assert [line["claim"] for line in log] == [str(refs[0])]
 
 
-def test_what_is_reported_right_before_the_end_is_written(served):
+def test_what_is_reported_right_before_the_end_is_written(served, monkeypatch):
+    monkeypatch.setattr(device_status, "STOP_SECONDS", api_cluster.DEADLINE)
     scene = Scene(served)
     refs = [served.claim("gpu-0") for _ in range(5)]
     scene.writer.start()

@@ -116,15 +116,26 @@ def test_what_goes_wrong_unexpectedly_leaves_what_was_found_before(node, capsys)
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_driver_that_does_not_come_back_is_not_waited_for(node):
-    come_back = threading.Event()
+def test_a_driver_that_does_not_come_back_is_not_waited_for(node, monkeypatch):
+    hangs, come_back = threading.Event(), threading.Event()
 
     def hanging(_config):
+        hangs.set()
         come_back.wait(api_cluster.DEADLINE)
         # Nothing of the node, which is cleared away meanwhile, is touched any more.
         raise errors.Retryable("the test is over")
 
-    findings = doctor.examine(node.configured(), hanging, seconds=1.0, user_agent="test")
+    class Doctor(threading.Thread):
+        """Its time is up once it is there, however fast the machine is."""
+
+        def join(self, timeout=None):
+            if self.name == "doctor":
+                assert hangs.wait(api_cluster.DEADLINE)
+            super().join(timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(doctor.threading, "Thread", Doctor)
+        findings = doctor.examine(node.configured(), hanging, seconds=1.0, user_agent="test")
     come_back.set()
     assert findings[-1].level is diagnosis.Level.PROBLEM
     assert diagnosis.told(findings[-1]).startswith(
@@ -183,7 +194,8 @@ def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster, tmp_path,
 
 
 def test_simulated_gpus_that_a_plugin_has_made_are_looked_at(node, own_plugin, cluster):
-    own_plugin(cluster=cluster).start()
+    # It has made them when it answers.
+    own_plugin(cluster=cluster).start().kubelet.unprepare()
     found = examine(node.configured())["driver root"]
     assert found.looked_at.startswith(str(node.machine.simulation))
 
@@ -260,7 +272,7 @@ def test_processes_of_a_container_are_a_note(node):
 
 
 def test_the_plugin_itself_may_run(node, own_plugin, cluster):
-    own_plugin(cluster=cluster).start()
+    own_plugin(cluster=cluster).start().kubelet.unprepare()
     found = examine(node.configured())["driver name"]
     assert found.cause == "gpu.nvidia.com is served by this driver"
 
@@ -274,6 +286,8 @@ def test_the_old_instance_may_run_during_a_rolling_update(node, own_plugin, clus
     old = own_plugin(cluster=cluster, rolling_update_uid="old").start()
     if waiting:
         old.wait_log("waiting")
+    else:
+        old.kubelet.unprepare()
     found = examine(node.configured(rolling_update_uid="new"))
     assert found["driver name"].cause == "gpu.nvidia.com is served by this driver"
     assert (found["CDI directory"].level is diagnosis.Level.PROBLEM) is waiting

@@ -67,7 +67,7 @@ def test_a_plugin_that_starts_without_an_api_server_answers_and_then_works(
     own_cluster.stop()
     plugin = own_plugin().start()
     with plugin.registration() as registration:
-        assert registration.get_info().name == api_cluster.DRIVER
+        assert registration.get_info(api_cluster.DEADLINE).name == api_cluster.DRIVER
     plugin.wait_log("ResourceSlices not published")
     own_cluster.start()
     own_cluster.create_node()
@@ -94,6 +94,28 @@ class AwayForEver:
 
     def get_path(self, path, **_options):
         raise kube.Unavailable(f"GET {path}", 0, "no answer", "it is away")
+
+
+class ForgottenByAnother(fetching.ApiClaims):
+    """Another thread finds, after each look at the version, that it is no longer offered."""
+
+    @property
+    def _resource(self):
+        value, self._kept = self._kept, None
+        return value
+
+    @_resource.setter
+    def _resource(self, value):
+        self._kept = value
+
+
+def test_a_version_that_another_thread_forgets_meanwhile_is_learnt_anew(own_cluster):
+    ref = own_cluster.claim("gpu-0")
+    source = ForgottenByAnother(own_cluster.client, threading.Event())
+    source._resource = kube.CLAIMS
+    for _ in range(2):
+        found = source.fetch(ref, time.monotonic() + api_cluster.DEADLINE)
+        assert found.ref == ref
 
 
 def test_once_the_driver_stops_nothing_is_tried_again():

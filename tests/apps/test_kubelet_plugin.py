@@ -5,19 +5,22 @@ import fcntl
 import os
 import socket
 import stat
+import threading
 
 import api_cluster
 import grpc
 import plugin_process
 import pytest
 
+from dra_driver import errors, settings
 from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.apps import kubelet_plugin
 from dra_driver.sim.api import options
 
 
 def test_get_info_tells_the_kubelet_what_it_needs(plugin, machine):
     with plugin.registration() as registration:
-        assert registration.get_info() == dra_grpc.PluginInfo(
+        assert registration.get_info(api_cluster.DEADLINE) == dra_grpc.PluginInfo(
             name="gpu.nvidia.com",
             endpoint=str(machine.kubelet / "plugins/gpu.nvidia.com/dra.sock"),
             versions=("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"),
@@ -159,7 +162,7 @@ def test_a_second_instance_that_takes_the_sockets_over_keeps_them(own_plugin, ow
     ref = own_cluster.claim("gpu-0")
     assert second.kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
     with second.registration() as registration:
-        assert registration.get_info().name == "gpu.nvidia.com"
+        assert registration.get_info(api_cluster.DEADLINE).name == "gpu.nvidia.com"
 
 
 @contextlib.contextmanager
@@ -181,7 +184,7 @@ def test_calls_that_come_before_the_driver_is_ready_wait_and_then_work(
     with slow_gpus(own_machine):
         plugin = own_plugin().start()
         with plugin.registration() as registration:
-            registration.get_info()
+            registration.get_info(api_cluster.DEADLINE)
         assert plugin.kubelet.refusal(ref, timeout=4) == "the driver is starting"
         answers = []
         calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.prepare(ref)))
@@ -189,17 +192,57 @@ def test_calls_that_come_before_the_driver_is_ready_wait_and_then_work(
     assert answers == [[plugin_process.device(ref, "gpu-0")]]
 
 
-def test_a_call_that_waits_for_a_start_that_fails_is_told_why(own_plugin, own_cluster, own_machine):
-    ref = own_cluster.claim("gpu-0")
+def test_a_call_that_waits_for_a_start_that_fails_is_told_why(own_plugin, own_machine):
+    messages = dra_protocol.dra["v1.DRAPlugin"]
+    request = messages.NodePrepareResourcesRequest()
+    request.claims.add(namespace="default", name="claim", uid="uid-1")
     missing = own_machine.root / "nowhere"
-    with slow_gpus(own_machine):
-        plugin = own_plugin(kubeconfig=missing).start()
-        answers = []
-        calling = plugin_process.in_background(lambda: answers.append(plugin.kubelet.refusal(ref)))
-        plugin.wait_log("sockets open")
-    calling.join(api_cluster.DEADLINE)
-    assert answers[0].startswith(f"kubeconfig {missing}: ")
+    with contextlib.ExitStack() as stack:
+        with slow_gpus(own_machine):
+            plugin = own_plugin(kubeconfig=missing).start()
+            channel = stack.enter_context(grpc.insecure_channel(f"unix:{plugin.service_socket}"))
+            prepare = channel.unary_unary(
+                f"/{dra_protocol.DRA_PACKAGES['v1.DRAPlugin']}.DRAPlugin/NodePrepareResources",
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=messages.NodePrepareResourcesResponse.FromString,
+            )
+            calling = prepare.future(request, timeout=45)
+            # The answer to what comes later on the same connection tells that it has come.
+            with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
+                channel.unary_unary("/none/None")(b"", timeout=api_cluster.DEADLINE)
+        answer = calling.result(api_cluster.DEADLINE).claims["uid-1"]
+    assert answer.error.startswith(f"kubeconfig {missing}: ")
     assert plugin.wait_exit() == 1
+
+
+@pytest.fixture
+def plugin_here(own_machine, own_cluster):
+    """A plugin in this process whose GPUs are an error; it is not started."""
+    config = settings.KubeletPlugin(
+        node_name=api_cluster.NODE,
+        kubeconfig=own_cluster.kubeconfig,
+        kubelet_root=own_machine.kubelet,
+        cdi_dir=own_machine.cdi,
+    )
+
+    def broken():
+        raise errors.Fatal("there is no such GPU")
+
+    return kubelet_plugin.KubeletPlugin(config, broken, user_agent="dra-driver/test")
+
+
+def test_why_a_start_failed_is_what_calls_are_told_until_the_end(plugin_here):
+    with pytest.raises(errors.Fatal, match="there is no such GPU"):
+        plugin_here.run(threading.Event())
+    assert plugin_here._service.hindrance() == "there is no such GPU"
+
+
+def test_a_plugin_that_is_stopping_opens_no_registration_socket_any_more(plugin_here, own_machine):
+    """As a thread would that has just found that it may take over from an older instance."""
+    plugin_here._stop()
+    with pytest.raises(errors.Fatal, match="the driver is stopping"):
+        plugin_here._register(threading.Event())
+    assert list(own_machine.registry.iterdir()) == []
 
 
 def test_settings_come_from_a_file_and_from_the_environment(own_machine, own_cluster, own_plugin):

@@ -18,6 +18,7 @@ WRITTEN = "ResourceSlices written"
 def old(new_plugin, cluster):
     plugin = new_plugin(rolling_update_uid=OLD).start()
     cluster.wait_devices("gpu-0", "gpu-1")
+    plugin.wait_log(WRITTEN)
     return plugin
 
 
@@ -54,7 +55,7 @@ def wipe(cluster):
 def test_both_are_there_each_with_sockets_of_its_own(old, new, machine):
     for plugin, uid in ((old, OLD), (new, NEW)):
         with plugin.registration() as registration:
-            info = registration.get_info()
+            info = registration.get_info(api_cluster.DEADLINE)
         assert info.name == "gpu.nvidia.com"
         assert info.endpoint == str(machine.plugin / f"dra-{uid}.sock")
 
@@ -73,12 +74,12 @@ def test_sockets_of_instances_that_were_killed_are_cleared_away(own_plugin, own_
     assert [path.exists() for path in dead] == [False, False]
     assert [path.exists() for path in others] == [True]
     with new.registration() as registration:
-        registration.get_info()
+        registration.get_info(api_cluster.DEADLINE)
 
 
 def test_the_sockets_of_a_live_instance_stay(own_old, own_new):
     with own_old.registration() as registration:
-        registration.get_info()
+        registration.get_info(api_cluster.DEADLINE)
     assert own_old.service_socket.exists()
 
 
@@ -103,7 +104,7 @@ def test_an_update_leaves_the_slices_as_they_are_and_the_new_sockets_where_they_
     ref = own_cluster.claim("gpu-0")
     assert new.kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
     with new.registration() as registration:
-        registration.get_info()
+        registration.get_info(api_cluster.DEADLINE)
     assert own_cluster.slices() == before
     wipe(own_cluster)
     assert own_cluster.slice_writes() == ["create", "create"]

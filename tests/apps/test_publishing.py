@@ -104,7 +104,7 @@ def test_a_slice_holds_the_gpus_of_the_node_and_belongs_to_the_node(published, c
 def test_slices_that_are_wiped_as_by_a_kubelet_that_starts_are_back(published, cluster):
     before = published[0]["metadata"]["uid"]
     cluster.client.delete_collection(kube.SLICES, field_selector="spec.nodeName=node-1")
-    again = api_cluster.wait_for(cluster.slices, "slices", seconds=10)
+    again = api_cluster.wait_for(cluster.slices, "slices")
     assert again[0]["metadata"]["uid"] != before
     assert again[0]["spec"] == published[0]["spec"]
 

@@ -51,6 +51,9 @@ def node(monkeypatch):
     made = Node()
     yield made
     made.readiness.stop()
+    # What it still says is said in this test, and not in the next one.
+    if made.readiness._thread.is_alive():
+        made.readiness._thread.join(api_cluster.DEADLINE)
 
 
 @pytest.fixture

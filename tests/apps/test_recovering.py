@@ -1,5 +1,6 @@
 """What an earlier life of the driver left on the node, whole or damaged."""
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -114,8 +115,9 @@ class Scene:
 def test_a_restart_finds_what_was_prepared_and_asks_the_api_server_for_nothing(scene):
     before = len(scene.cluster.faults.calls)
     kubelet = scene.start()
+    # What is told of the claim's devices is compared with its status, one claim after the other.
     calls = scene.cluster.faults.calls[before:]
-    assert [call for call in calls if call.resource == "resourceclaims"] == []
+    assert [c for c in calls if (c.resource, c.verb) == ("resourceclaims", "list")] == []
     assert scene.plugin.log(REBUILDING, claim_uid=scene.ref.uid) == []
     scene.works_as_before(kubelet)
 
@@ -348,6 +350,25 @@ class OtherInstance:
 def test_a_claim_that_another_instance_prepares_meanwhile_keeps_its_record(tmp_path):
     other = OtherInstance(tmp_path)
     other.recover_while(lambda: other.store.records.write(other.record))
+    assert other.store.records.get("uid-1") == other.record
+    assert other.spec.exists()
+
+
+def test_a_claim_that_another_instance_prepares_anew_after_a_reboot_is_not_dropped(
+    tmp_path, monkeypatch
+):
+    other = OtherInstance(tmp_path)
+    other.store.records.write(other.record.model_copy(update={"boot_id": "boot-0"}))
+    hold = other.store.locks.hold
+
+    @contextlib.contextmanager
+    def held_by_the_other_first(names, *, seconds):
+        with hold(names, seconds=seconds):
+            other.store.records.write(other.record)
+            yield
+
+    monkeypatch.setattr(other.store.locks, "hold", held_by_the_other_first)
+    other.recover_while(lambda: None)
     assert other.store.records.get("uid-1") == other.record
     assert other.spec.exists()
 

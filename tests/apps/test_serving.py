@@ -2,6 +2,7 @@
 
 import functools
 
+import polling
 import pytest
 import scraping
 import structlog.testing
@@ -93,7 +94,8 @@ def test_prepared_devices_are_counted_after_a_restart_too(kubelet, cluster, plug
     plugin.kill()
     plugin.start()
     plugin.kubelet.unprepare()
-    assert metrics()['dra_driver_prepared_devices{type="gpu"}'] == 2
+    # They are counted a moment after the first call is answered.
+    polling.until(lambda: metrics()['dra_driver_prepared_devices{type="gpu"}'] == 2)
     plugin.kubelet.unprepare(ref)
     assert metrics()['dra_driver_prepared_devices{type="gpu"}'] == 0
 
@@ -137,6 +139,14 @@ def test_a_call_that_comes_too_early_is_answered_before_it_ends():
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     # Less than the margin: it is not waited at all.
     assert service.prepare([ref], 2.0)[ref.uid].error == "the driver is starting"
+
+
+def test_once_it_has_failed_nobody_waits_for_a_start_that_is_given_up_after_that():
+    service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node"))
+    ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
+    service.failed("the driver is stopping")
+    service.starting()
+    assert service.prepare([ref], 2.0)[ref.uid].error == "the driver is stopping"
 
 
 def test_a_probe_is_told_of_a_look_that_goes_wrong_and_claims_are_prepared():

@@ -94,7 +94,8 @@ def test_slices_are_published_once_the_api_server_took_them(started, gauges, own
     with own_cluster.faults.where(rule):
         plugin = started()
         plugin.wait_log("ResourceSlices not published")
+        # It is counted after it is logged.
+        polling.until(lambda: gauges()["dra_driver_publish_errors_total"] > 0)
         assert gauges()["dra_driver_slices_published"] == 0
-        assert gauges()["dra_driver_publish_errors_total"] > 0
     own_cluster.wait_devices("gpu-0", "gpu-1")
     polling.until(lambda: gauges()["dra_driver_slices_published"] == 1)

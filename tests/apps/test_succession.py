@@ -138,7 +138,8 @@ def test_one_that_waits_takes_over_when_the_old_one_ends(old, new_one, own_machi
     broken = own_machine.root / "broken"
     broken.touch()
     new = new_one(cdi_dir=broken / "cdi")
-    new.wait_log("waiting")
+    # First it waits for what it loads itself.
+    api_cluster.wait_for(lambda: "CDI directory" in probed(NEW)[0], f"a reason; {probed(NEW)}")
     getattr(old, end)()
     takes_over(new)
     assert "CDI directory" in probed(NEW)[0]

@@ -209,9 +209,16 @@ def test_reviews_are_counted_by_resource_and_outcome(tmp_path):
             ask(client, "resourceclaims", "v1", config_cases.mig())
             ask(client, "deviceclasses", "v1beta1", config_cases.mps(maxClients=0))
             client.send(b"nonsense")
-            status, text = scene.status("/metrics")
-        assert status == 200
         driver = {"driver": "gpu.nvidia.com"}
+        until = "dra_driver_webhook_certificate_not_after_seconds"
+
+        def with_certificate():
+            # It is served before it is told of.
+            status, text = scene.status("/metrics")
+            assert status == 200
+            return text if sample(text, until, **driver) > 1e9 else ""
+
+        text = api_cluster.wait_for(with_certificate, until)
         reviewed = "dra_driver_webhook_reviews_total"
         for resource, outcome, count in [
             ("resourceclaims", "allowed", 2),
@@ -225,7 +232,6 @@ def test_reviews_are_counted_by_resource_and_outcome(tmp_path):
         assert sample(text, "dra_driver_webhook_warnings_total", **claims) == 1
         seconds = "dra_driver_webhook_review_duration_seconds_count"
         assert sample(text, seconds, **claims) == 2
-        assert sample(text, "dra_driver_webhook_certificate_not_after_seconds", **driver) > 1e9
     finally:
         scene.webhook.stop()
 

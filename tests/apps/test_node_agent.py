@@ -1,0 +1,96 @@
+"""What the agent tells when several of its threads have something to tell at once."""
+
+import dataclasses
+import threading
+
+import api_cluster
+import doctor_scene
+import plugin_process
+import pytest
+
+from dra_driver import telemetry
+from dra_driver.apps import node_agent
+from dra_driver.logic import reports
+from dra_driver.model import prepared
+from dra_driver.sim import hardware
+
+
+class Scene:
+    """An agent in this process, which is not started, and claims that it has prepared."""
+
+    def __init__(self, machine, cluster):
+        node = doctor_scene.Node(machine, cluster.kubeconfig)
+        machine.plugin.mkdir(parents=True)
+        self.cluster = cluster
+        config = node.configured(mig_mode="off")
+        self.metrics = telemetry.Metrics(config.driver_name, config.node_name)
+        self.agent = node_agent.NodeAgent(
+            config, hardware.simulated(config), self.metrics, user_agent="dra-driver/test"
+        )
+
+    def prepared(self, device):
+        """Remember that a new claim has this device."""
+        ref = self.cluster.claim(device)
+        record = prepared.Record(
+            uid=ref.uid,
+            namespace=ref.namespace,
+            name=ref.name,
+            phase=prepared.Phase.COMPLETED,
+            boot_id="boot-1",
+            devices=(prepared.PreparedDevice(**plugin_process.device(ref, device)),),
+        )
+        self.agent._store.records.write(record)
+        return record
+
+    def told(self):
+        """How many claims the metrics count."""
+        labels = {"driver": api_cluster.DRIVER, "node": api_cluster.NODE}
+        return self.metrics.registry.get_sample_value("dra_driver_prepared_claims", labels)
+
+
+@pytest.fixture
+def scene(own_machine, own_cluster):
+    made = Scene(own_machine, own_cluster)
+    yield made
+    made.agent.stop()
+
+
+def test_of_two_threads_that_count_claims_the_one_that_looked_last_is_heard_last(
+    scene, monkeypatch
+):
+    known, looked, go_on = scene.agent._known, threading.Event(), threading.Event()
+
+    def slow_once():
+        found = known()
+        if not looked.is_set():
+            looked.set()
+            assert go_on.wait(api_cluster.DEADLINE)
+        return found
+
+    monkeypatch.setattr(scene.agent, "_known", slow_once)
+    first = plugin_process.in_background(scene.agent._changed)
+    assert looked.wait(api_cluster.DEADLINE)
+    scene.prepared("gpu-0")
+    second = plugin_process.in_background(scene.agent._changed)
+    # If nothing keeps it from telling, it does now.
+    second.join(0.2)
+    go_on.set()
+    for thread in (first, second):
+        thread.join(api_cluster.DEADLINE)
+    assert scene.told() == 1
+
+
+def test_what_the_first_call_reports_of_a_claim_is_not_overtaken_by_the_start(scene):
+    record = scene.prepared("gpu-0")
+
+    def ready(_preparer):
+        newer = [
+            dataclasses.replace(report, ready=False, reason="Newer")
+            for report in reports.of_record(record)
+        ]
+        scene.agent._statuses.report(record.ref, newer)
+
+    scene.agent.start(ready)
+    assert scene.agent._statuses.wait_idle(api_cluster.DEADLINE)
+    [entry] = scene.cluster.get_claim(record.ref)["status"]["devices"]
+    assert entry["conditions"][0]["reason"] == "Newer"
