@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import reserved_port
+
 from dra_driver.adapters import kube
 from dra_driver.logic import publishing
 from dra_driver.model import claims
@@ -82,7 +84,8 @@ class Cluster:
 
     def __init__(self, *, with_node: bool = True, **options: Any) -> None:
         self.faults = Faults()
-        self._options = options
+        self._port = reserved_port.Reserved()
+        self._options = {"port": self._port.number} | options
         self._directory = tempfile.TemporaryDirectory(prefix="dra-api-", dir="/tmp")
         self.kubeconfig = pathlib.Path(self._directory.name) / "kubeconfig"
         self._numbers = itertools.count(1)
@@ -98,7 +101,6 @@ class Cluster:
         """Begin to serve, with nothing stored; after `stop` on the same port."""
         self._api = server.ApiServer(api_options.Options(fault=self.faults.ask, **self._options))
         self._api.start()
-        self._options["port"] = int(self._api.url.rpartition(":")[2])
         self._api.write_kubeconfig(self.kubeconfig)
 
     def stop(self) -> None:
@@ -118,6 +120,7 @@ class Cluster:
         """Stop and clear up."""
         self.client.close()
         self.stop()
+        self._port.close()
         self._directory.cleanup()
 
     def create_node(self) -> str:

@@ -4,8 +4,22 @@ import os
 import pathlib
 import shutil
 
+import hypothesis
 import pytest
 import structlog
+
+# In the child of a fork gRPC's handlers start threads, and those abort the process once what closes
+# descriptors before it runs a program has closed theirs. gRPC reads this when it is first used.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "any machine",
+    parent=hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("any machine")
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/bin"
 _PODMAN_TOOLS = ("podman", "runc", "busybox", "unshare")

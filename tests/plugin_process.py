@@ -258,7 +258,7 @@ class Plugin:
 def register(socket: pathlib.Path, error: str = "") -> None:
     """See `Plugin.register`."""
     with dra_grpc.Client(str(socket)) as client:
-        client.get_info()
+        client.get_info(api_cluster.DEADLINE)
         client.notify(registered=not error, error=error)
 
 

@@ -95,6 +95,8 @@ class Kubelet:
             self._tell(pod, phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
             return
         uid = pod["metadata"]["uid"]
+        # Before it is: what runs may be seen to before this goes on.
+        self.started.append(uid)
         with pathlib.Path(paths["daemon"], "log", "container.log").open("ab") as log:
             self._processes[uid] = subprocess.Popen(
                 self._command(pod, container),
@@ -103,7 +105,6 @@ class Kubelet:
                 stderr=log,
                 start_new_session=True,
             )
-        self.started.append(uid)
         self._tell(pod, phase="Running", containerStatuses=[{"state": {"running": {}}}])
 
     def _command(self, pod: kube.Json, container: kube.Json) -> list[str]:

@@ -4,6 +4,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import reserved_port
+
 from dra_driver.adapters import kube
 from dra_driver.sim.api import options, routing, server
 
@@ -19,7 +21,8 @@ class ServedApi:
         self.calls: list[routing.Call] = []
         self.rule: Rule = lambda _call: None
         """What goes wrong with which request."""
-        self._settings = settings
+        self._port = reserved_port.Reserved()
+        self._settings = {"port": self._port.number} | settings
         self._server: server.ApiServer | None = None
         self.kubeconfig = directory / "kubeconfig"
         self.start()
@@ -30,7 +33,6 @@ class ServedApi:
             options.Options(fault=self._fault, request_log=self.calls.append, **self._settings)
         )
         self._server.start()
-        self._settings["port"] = int(self._server.url.rpartition(":")[2])
         self._server.write_kubeconfig(self.kubeconfig)
 
     def stop(self) -> None:
@@ -41,6 +43,7 @@ class ServedApi:
     def close(self) -> None:
         self.client.close()
         self.stop()
+        self._port.close()
 
     @property
     def store(self) -> Any:

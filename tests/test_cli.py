@@ -210,7 +210,36 @@ def test_a_signal_asks_the_app_to_stop(plugin, number):
     stop = plugin.made[0].stop
     assert not stop.is_set()
     signal.raise_signal(number)
-    assert stop.is_set()
+    assert stop.wait(60)
+
+
+def of_a_process(script):
+    """Run a script that has `stop`, the event of the signals."""
+    start = "import signal, threading, time\nfrom dra_driver import cli\n"
+    start += "stop = cli._stop_on_signals()\n"
+    subprocess.run(
+        [sys.executable, "-c", start + script], check=True, capture_output=True, timeout=120
+    )
+
+
+def test_signals_stop_the_app_also_while_it_looks_whether_it_is_to_stop():
+    of_a_process(
+        "with stop._cond:\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "    signal.raise_signal(signal.SIGHUP)\n"
+        "assert stop.wait(60)\n"
+    )
+
+
+def test_a_signal_that_another_thread_gets_stops_the_app_too():
+    of_a_process(
+        "def get():\n"
+        "    while not stop._cond._waiters:\n"
+        "        time.sleep(0.01)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "threading.Thread(target=get).start()\n"
+        "assert stop.wait(60)\n"
+    )
 
 
 def test_logs_are_set_up_as_asked(plugin, capsys):

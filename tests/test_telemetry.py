@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 
+import polling
 import prometheus_client
 import prometheus_client.parser
 import pytest
@@ -100,16 +101,16 @@ def test_what_is_bound_is_of_one_thread(logged):
     def other():
         with telemetry.bound(claim_uid="theirs"):
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
             telemetry.logger("x").info("their line")
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     with telemetry.bound(claim_uid="mine"):
         telemetry.logger("x").info("my line")
         leave.set()
-        thread.join(10)
+        thread.join(60)
     assert {line["event"]: line["claim_uid"] for line in lines(stream)} == {
         "my line": "mine", "their line": "theirs",
     }  # fmt: skip
@@ -292,12 +293,12 @@ def test_two_drivers_in_a_process_do_not_share_metrics(metrics):
 
 
 def test_metrics_are_served_over_http_until_they_are_stopped(metrics):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     server = metrics.serve("127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.port}/metrics"
     with metrics.call("prepare"):
         pass
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         text = answer.read().decode()
     assert (
@@ -321,9 +322,9 @@ def test_metrics_are_served_over_http_until_they_are_stopped(metrics):
     }
     assert all(family.documentation.endswith(".") for family in families.values())
     server.stop()
-    assert threading.active_count() == before
+    polling.until(lambda: set(threading.enumerate()) <= before, what="the end of its threads")
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(url, timeout=10)
+        urllib.request.urlopen(url, timeout=60)
 
 
 def test_a_controller_that_no_longer_leads_tells_of_no_stale_claims():

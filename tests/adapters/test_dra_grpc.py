@@ -52,7 +52,7 @@ class Blocking(Handler):
 
     def prepare(self, refs, seconds):
         self.entered.release()
-        assert self.go.wait(30)
+        assert self.go.wait(60)
         return super().prepare(refs, seconds)
 
 
@@ -92,21 +92,21 @@ def test_the_plugin_tells_what_it_is_and_hears_whether_it_is_registered(path):
     heard = []
     server = dra_grpc.registration_server(path, INFO, lambda *status: heard.append(status))
     with serving(server), dra_grpc.Client(str(path)) as kubelet:
-        assert kubelet.get_info() == dra_grpc.PluginInfo(
+        assert kubelet.get_info(60) == dra_grpc.PluginInfo(
             name="gpu.nvidia.com",
             endpoint="/p/dra.sock",
             versions=("v1.DRAPlugin", "v1beta1.DRAPlugin"),
             type="DRAPlugin",
         )
-        kubelet.notify(registered=True)
-        kubelet.notify(registered=False, error="unknown versions")
+        kubelet.notify(registered=True, timeout=60)
+        kubelet.notify(registered=False, error="unknown versions", timeout=60)
     assert heard == [(True, ""), (False, "unknown versions")]
 
 
 def test_without_an_endpoint_the_registration_socket_serves_everything(path):
     server = dra_grpc.registration_server(path, dra_grpc.PluginInfo("d", ""), lambda *_: None)
     with serving(server), dra_grpc.Client(str(path)) as kubelet:
-        assert kubelet.get_info().endpoint == str(path)
+        assert kubelet.get_info(60).endpoint == str(path)
 
 
 def test_both_sockets_serve_at_once(directory, path):
@@ -120,10 +120,10 @@ def test_both_sockets_serve_at_once(directory, path):
         concurrent.futures.ThreadPoolExecutor() as pool,
     ):
         call = pool.submit(service.prepare, [REF])
-        assert handler.entered.acquire(timeout=10)
-        assert registry.get_info() == INFO
+        assert handler.entered.acquire(timeout=60)
+        assert registry.get_info(60) == INFO
         handler.go.set()
-        assert call.result(10)[REF.uid].devices == (device("gpu-0"),)
+        assert call.result(60)[REF.uid].devices == (device("gpu-0"),)
 
 
 # Prepare and unprepare
@@ -166,7 +166,7 @@ def test_what_is_on_the_wire_is_what_the_kubelet_expects(path):
     ):
         reply = channel.unary_unary(
             "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
-        )(b"\x0a\x0f\x0a\x02ns\x12\x04uid1\x1a\x03abc", timeout=10)
+        )(b"\x0a\x0f\x0a\x02ns\x12\x04uid1\x1a\x03abc", timeout=60)
     wire = (
         b"\x0a\x03gpu\x0a\x05other\x12\x06node-1\x1a\x05gpu-0\x22\x09a/b=gpu-0\x2a\x24"
         + SHARE.encode()
@@ -193,7 +193,7 @@ def test_the_handler_is_told_how_long_the_kubelet_waits(path):
 
 
 def test_calls_run_side_by_side(path):
-    together = threading.Barrier(8, timeout=20)
+    together = threading.Barrier(8, timeout=60)
 
     class Meeting(Handler):
         def prepare(self, refs, seconds):
@@ -228,7 +228,7 @@ def test_the_socket_appears_by_rename_when_it_answers_already(path, monkeypatch)
 
     def noted(self, target):
         with dra_grpc.Client(str(self)) as kubelet:
-            seen.append((self.name, target, target.exists(), kubelet.get_info()))
+            seen.append((self.name, target, target.exists(), kubelet.get_info(60)))
         return rename(self, target)
 
     monkeypatch.setattr(pathlib.Path, "rename", noted)
@@ -334,7 +334,7 @@ def test_the_length_of_a_path_is_counted_in_bytes():
 
 def is_refused(kubelet):
     try:
-        kubelet.unprepare([REF], timeout=10)
+        kubelet.unprepare([REF], timeout=60)
     except errors.Retryable:
         return True
     return False
@@ -351,15 +351,15 @@ def test_a_call_in_flight_finishes_within_the_grace(path):
     ):
         assert late.unprepare([REF]) == {"0a1b": dra_grpc.Answer()}
         call = pool.submit(kubelet.prepare, [REF])
-        assert handler.entered.acquire(timeout=10)
+        assert handler.entered.acquire(timeout=60)
         stopped = pool.submit(server.stop, 30)
         polling.until(lambda: not path.exists())
         polling.until(lambda: is_refused(late))
         assert not call.done()
         assert not stopped.done()
         handler.go.set()
-        assert call.result(10) == {"0a1b": dra_grpc.Answer((device("gpu-0"),))}
-        stopped.result(10)
+        assert call.result(60) == {"0a1b": dra_grpc.Answer((device("gpu-0"),))}
+        stopped.result(60)
 
 
 def test_a_call_that_outlives_the_grace_is_given_up(path):
@@ -371,10 +371,10 @@ def test_a_call_that_outlives_the_grace_is_given_up(path):
         dra_grpc.Client(str(path)) as kubelet,
     ):
         call = pool.submit(kubelet.prepare, [REF])
-        assert handler.entered.acquire(timeout=10)
+        assert handler.entered.acquire(timeout=60)
         server.stop(0.05)
         with pytest.raises(errors.Retryable):
-            call.result(10)
+            call.result(60)
         handler.go.set()
         polling.until(lambda: handler.asked)
 
@@ -391,7 +391,7 @@ def test_no_thread_outlives_its_server(path):
 
 def test_no_server_is_a_reason_to_try_again(path):
     with dra_grpc.Client(str(path)) as kubelet, pytest.raises(errors.Retryable) as caught:
-        kubelet.get_info()
+        kubelet.get_info(60)
     assert str(caught.value).startswith(
         f"{path} /pluginregistration.Registration/GetInfo: UNAVAILABLE: "
     )
@@ -416,7 +416,7 @@ def test_a_service_that_is_not_there_and_a_handler_that_fails_are_reasons_to_try
 
     with serving(dra_grpc.dra_server(path, Broken())), dra_grpc.Client(str(path)) as kubelet:
         with pytest.raises(errors.Retryable, match="UNIMPLEMENTED"):
-            kubelet.get_info()
+            kubelet.get_info(60)
         with pytest.raises(errors.Retryable, match="UNKNOWN: Exception calling application"):
             kubelet.prepare([REF])
 

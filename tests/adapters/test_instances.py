@@ -41,12 +41,12 @@ class Process:
 
     def kill(self):
         os.kill(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(60)
 
     def end(self):
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
 

@@ -14,7 +14,7 @@ HOLDER = """
 import pathlib, sys
 from dra_driver.adapters import locks
 path, *names = sys.argv[1:]
-with locks.Locks(pathlib.Path(path)).hold(names, seconds=10):
+with locks.Locks(pathlib.Path(path)).hold(names, seconds=60):
     print("held", flush=True)
     sys.stdin.read()
 print("released", flush=True)
@@ -57,7 +57,7 @@ def held_elsewhere(path, *names):
         yield process
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
 
 
@@ -100,10 +100,10 @@ def test_a_name_that_another_thread_holds_is_given_up_after_the_time(mine):
 
 
 def test_different_names_are_held_side_by_side(mine):
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=60)
 
     def work(name):
-        with mine.hold([name], seconds=10):
+        with mine.hold([name], seconds=60):
             together.wait()
 
     run(lambda: work("gpu-0"), lambda: work("gpu-1"))
@@ -171,9 +171,9 @@ def test_a_name_that_this_process_holds_is_taken_for_others(path, mine):
             "    pass\n"
         )
         command = [sys.executable, "-c", script, str(path), "gpu-0"]
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert "gpu-0 is in use by another instance of the driver" in refused.stderr
-    subprocess.run(command, timeout=30, check=True)
+    subprocess.run(command, timeout=60, check=True)
 
 
 def test_a_block_that_raises_gives_its_names_back(mine):

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 
 import polling
 import pytest
@@ -173,8 +174,24 @@ def test_a_program_that_may_not_be_run_is_rejected(tmp_path):
         nvidia_smi.NvidiaSmi(lambda: program).time_slice(UUID)
 
 
-def test_a_program_that_hangs_is_given_up_and_nothing_of_it_is_left(script, tmp_path):
+@pytest.fixture
+def time_begins(monkeypatch):
+    """Has the time of a program begin when it has written a line to a file."""
+    communicate = subprocess.Popen.communicate
+
+    def begin(path):
+        def later(*arguments, **options):
+            polling.until(lambda: path.exists() and path.read_text().endswith("\n"))
+            return communicate(*arguments, **options)
+
+        monkeypatch.setattr(subprocess.Popen, "communicate", later)
+
+    return begin
+
+
+def test_a_program_that_hangs_is_given_up_and_nothing_of_it_is_left(script, tmp_path, time_begins):
     pids = tmp_path / "pids"
+    time_begins(pids)
     adapter = script(f"sleep 600 &\necho $$ $! >{pids}\nwait", seconds=0.5)
 
     with pytest.raises(errors.Retryable, match=r"did not end within 0\.5 s.*Xid"):
@@ -183,8 +200,9 @@ def test_a_program_that_hangs_is_given_up_and_nothing_of_it_is_left(script, tmp_
     polling.until(lambda: not any(is_running(pid) for pid in pids.read_text().split()))
 
 
-def test_a_child_that_keeps_the_output_open_does_not_hold_it_up(script, tmp_path):
+def test_a_child_that_keeps_the_output_open_does_not_hold_it_up(script, tmp_path, time_begins):
     pid = tmp_path / "pid"
+    time_begins(pid)
     adapter = script(f"sleep 600 &\necho $! >{pid}", seconds=0.5)
 
     with pytest.raises(errors.Retryable, match="did not end"):

@@ -76,7 +76,7 @@ def test_what_another_process_writes_and_removes_is_seen(directory, store):
         "store.write(one.model_copy(update={'uid': 'three'}))\n"
         "store.remove('one')\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(directory)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script, str(directory)], check=True, timeout=60)
     assert store.contents() == records.Contents(
         {"two": record("two"), "three": record("three")}, {}
     )
