@@ -98,7 +98,7 @@ def compile(expression: str) -> Selector:  # noqa: A001 - reads as `selection.co
     Raises:
         CompileError: too long, a syntax error, an unknown name, an operand of the wrong type.
     """
-    if len(expression.encode()) > MAX_LENGTH:
+    if len(expression.encode(errors="replace")) > MAX_LENGTH:
         raise CompileError(expression, f"longer than the {MAX_LENGTH} bytes that are allowed")
     try:
         program = engine.Program(expression)

@@ -15,7 +15,9 @@ _IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _SYNTAX = re.compile(
     rf"(?P<core>[0-9]+\.[0-9]+\.[0-9]+)(?:-(?P<pre>{_IDENTIFIERS}))?(?:\+(?P<build>{_IDENTIFIERS}))?"
 )
-_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
+"""Unsigned, of 64 bits, in the library that Kubernetes uses (`github.com/blang/semver/v4`)."""
+_LARGEST = 2**64 - 1
 
 
 @functools.total_ordering
@@ -65,10 +67,12 @@ def parse(text: str) -> Semver:
     core = match["core"].split(".") if match else []
     prerelease = match["pre"].split(".") if match and match["pre"] else []
     numbers = core + [part for part in prerelease if part.isdigit()]
-    if match is None or not all(_NUMBER.fullmatch(number) for number in numbers):
+    if match is None or not all(
+        _NUMBER.fullmatch(number) and int(number) <= _LARGEST for number in numbers
+    ):
         raise errors.Rejected(
             f"version {text!r} is not a semantic version 2.0.0: "
-            "write three numbers without leading zeros, for example 9.0.0 or 1.2.3-rc.1"
+            "write three numbers of 64 bits without leading zeros, for example 9.0.0 or 1.2.3-rc.1"
         )
     major, minor, patch = map(int, core)
     return Semver(

@@ -105,6 +105,17 @@ def test_the_order_of_devices_is_content():
     assert server.reconcile([pooled.content(1, 0)]) == ([], [f"{pooled.PREFIX}a"], [])
 
 
+@pytest.mark.parametrize("index", ["00000", "00001", "zzzzz"])
+def test_a_pool_whose_last_generation_somebody_has_used_up_begins_anew(index):
+    wanted = [pooled.content(0), pooled.content(1)]
+    theirs = pooled.stored(f"{index}-theirs", pooled.content(0), generation=2**63 - 1, count=2)
+    old = pooled.stored("00000-a", pooled.content(0), generation=4, count=2)
+    changes = publishing.reconcile(pooled.OWNER, wanted, [theirs, old])
+    assert {body["metadata"]["name"] for body in changes.delete} == {f"{index}-theirs", "00000-a"}
+    assert changes.update == ()
+    assert [body["spec"]["pool"]["generation"] for body in changes.create] == [1, 1]
+
+
 def test_two_changed_slices_raise_the_generation_in_all():
     server = pooled.Server(
         pooled.stored("00000-a", pooled.content(0), generation=4, count=3),

@@ -8,6 +8,7 @@ from typing import Any
 
 from dra_driver.logic.cel import (
     checking,
+    costs,
     device,
     frames,
     library,
@@ -20,7 +21,7 @@ from dra_driver.logic.cel import (
 COST_LIMIT = 1_000_000
 """Kubernetes 1.36 `resource/v1.CELSelectorExpressionMaxCost`, counted more coarsely than in cel-go:
 one for a variable, a selection and a call, four for a round of a macro, ten for a literal of a list
-or a map, one for ten characters or items of a result or of a receiver."""
+or a map, one for ten characters or items of a result or of a receiver, and what `costs` tells."""
 
 _COSTS = {syntax.Name: 1, syntax.Select: 1, syntax.Call: 1, syntax.ListOf: 10, syntax.MapOf: 10}
 _ROUND_COST, _SIZE_PER_COST = 4, 10
@@ -180,6 +181,7 @@ def _call(
     def call(frame: frames.Frame) -> Any:
         operands = [argument(frame) for argument in arguments]
         try:
+            frames.spend(frame, costs.of(name, operands, frame[frames.BUDGET]))
             result = function(*operands)
         except values.CallError as error:
             raise frames.Error(str(error), place) from error

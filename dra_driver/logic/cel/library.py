@@ -75,12 +75,20 @@ def _whole(value: Any, kind: str) -> int:
         case str():
             if not _INTEGER.fullmatch(value):
                 raise values.CallError(f"cannot convert {value!r} to {kind}")
-            return int(value)
+            return _number(value)
         case float() if not math.isfinite(value):
             raise values.CallError("integer overflow")
     if not values.is_number(value):
         raise TypeError
     return int(value)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        # Python reads no more than some thousand digits.
+        raise values.CallError("integer overflow") from error
 
 
 def _to_double(value: Any) -> float:

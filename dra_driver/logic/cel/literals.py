@@ -48,7 +48,11 @@ def value(kind: str, text: str, position: int) -> Any:
 
 
 def _integer(text: str) -> int:
-    return int(text, 16 if "x" in text else 10)
+    try:
+        return int(text, 16 if "x" in text else 10)
+    except ValueError as error:
+        # Python reads no more than some thousand decimal digits.
+        raise values.CallError("integer overflow") from error
 
 
 def _string(text: str, position: int) -> str | bytes:

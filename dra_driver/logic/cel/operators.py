@@ -58,7 +58,7 @@ def lookup(container: Mapping[Any, Any], key: Any) -> values.Optional:
 
 
 def _position(key: Any) -> int:
-    if not values.is_number(key) or key != int(key):
+    if not values.is_number(key) or not math.isfinite(key) or key != int(key):
         raise TypeError
     return int(key)
 

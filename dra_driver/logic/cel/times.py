@@ -20,6 +20,8 @@ _UNITS |= {"s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII)
 _SECOND = dt.timedelta(seconds=1)
+_LONGEST = 40
+"""Characters of a number in a duration that matter: more digits are out of range, or too fine."""
 
 
 def timestamp(value: Any) -> dt.datetime:
@@ -61,7 +63,8 @@ def duration(value: Any) -> dt.timedelta:
     parts = _PART.findall(body)
     if body != "0" and ("".join(map("".join, parts)) != body or not parts):
         raise values.CallError(f"invalid duration {value!r}: write for example 1h30m or 1.5s")
-    nanos = sum((Fraction(number) * _UNITS[unit] for number, unit in parts), start=Fraction(0))
+    numbers = [(number.lstrip("0")[:_LONGEST], unit) for number, unit in parts]
+    nanos = sum((Fraction(f"0{n}") * _UNITS[unit] for n, unit in numbers), start=Fraction(0))
     if nanos >= 2**63:
         raise values.CallError(f"duration out of range: {value}")
     micros = int(nanos) // 1000
