@@ -42,7 +42,10 @@ def unmount(path: pathlib.Path) -> None:
     """
     while is_mounted(path):
         if _libc.umount2(os.fsencode(path), _MNT_DETACH | _UMOUNT_NOFOLLOW) != 0:
-            raise _failure("unmount", path)
+            failure = _failure("unmount", path)
+            # Somebody else may have taken it away since it was seen.
+            if is_mounted(path):
+                raise failure
 
 
 def is_mounted(path: pathlib.Path) -> bool:

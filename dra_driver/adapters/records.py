@@ -4,6 +4,7 @@ A file for each claim lets claims be prepared side by side, and keeps damage to 
 """
 
 import dataclasses
+import errno
 import pathlib
 import threading
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from dra_driver.adapters import files
 from dra_driver.model import prepared
 
 _SUFFIX = ".json"
+_DAMAGED = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
+"""What a disk that has lost a block says of the file; others can be read."""
 _Signature = tuple[int, int, int]
 
 
@@ -52,6 +55,10 @@ class Records:
             text = files.read(self._path(uid))
         except UnicodeDecodeError as error:
             raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
+        except OSError as error:
+            if error.errno not in _DAMAGED:
+                raise
+            raise errors.Rejected(f"its file cannot be read: {error}") from error
         record = None if text is None else prepared.decode(text)
         if record is not None and record.uid != uid:
             raise errors.Rejected(f"it is the record of claim {record.uid}: was the file copied?")

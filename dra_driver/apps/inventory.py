@@ -12,6 +12,12 @@ from dra_driver.model import devices, mig, shares
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
+LEAST_LOOK = 2.0
+"""Seconds that a look may take that somebody waits for, also at the end of a call."""
+SLOW = (
+    "the GPUs cannot be looked at now: NVML does not come back. Remedy: dmesg | grep -i -e nvrm -e "
+    "xid on the node tells of cards that do not answer"
+)
 
 
 class Source(Protocol):
@@ -115,6 +121,25 @@ class Inventory:
     def snapshot(self) -> Snapshot:
         """What was seen last."""
         return self._snapshot
+
+    def look_within(self, seconds: float) -> Snapshot:
+        """Look now, without waiting any longer than that, or `LEAST_LOOK`, for NVML.
+
+        Raises:
+            errors.Retryable: it did not come back, from this look or an earlier one.
+        """
+        seen: list[Snapshot] = []
+        seconds = max(seconds, LEAST_LOOK)
+        if self._looking.acquire(timeout=seconds):
+            self._looking.release()
+            look = threading.Thread(
+                target=lambda: seen.append(self.look()), name="look", daemon=True
+            )
+            look.start()
+            look.join(seconds)
+        if not seen:
+            raise errors.Retryable(SLOW)
+        return seen[0]
 
     def look(self) -> Snapshot:
         """Look now."""

@@ -66,21 +66,26 @@ class Partitioner:
         self._log.info("MIG instance made", device=partition.device, uuid=found.uuid)
         return _with(partition, found)
 
-    def unmake(self, partition: prepared.Partition) -> None:
+    def unmake(self, partition: prepared.Partition, others: Iterable[prepared.Record] = ()) -> None:
         """Destroy what `make` made, however far it got; gone already is fine.
+
+        What a claim of `others` has another share of stays: it may be at work.
 
         Raises:
             errors.Retryable: a process still uses it; the text says which.
         """
-        if not partition.made:
+        shared = _shared(partition, others)
+        if not partition.made or (partition.uuid is not None and partition.uuid in shared):
             return
         with self._nvml.kept_open():
-            self._unmake(partition)
+            self._unmake(partition, shared)
 
-    def _unmake(self, partition: prepared.Partition) -> None:
+    def _unmake(self, partition: prepared.Partition, shared: frozenset[str | None]) -> None:
         ledger = self._books.get(partition.gpu)
         try:
             found = _at(partition.spot, self._nvml.state(partition.gpu).instances)
+            if found is not None and _may_be_of(found, shared):
+                return
             if found is not None and _is_of(partition, found, ledger):
                 self._destroy(partition.gpu, found)
                 self._log.info("MIG instance destroyed", device=partition.device, uuid=found.uuid)
@@ -171,13 +176,15 @@ class Partitioner:
 
         One that was made for another share of the same partition is ours.
         """
-        shared = {one.uuid for record in others for one in record.partitions}
+        known = list(others)
         for one in partitions:
             if not one.made or one.uuid is None:
                 continue
             ledger = self._books.get(one.gpu)
             found = _at(one.spot, self._nvml.state(one.gpu).instances)
-            if found is None or found.uuid in shared or _is_of(one, found, ledger):
+            if found is None or _is_of(one, found, ledger):
+                continue
+            if _may_be_of(found, _shared(one, known)):
                 continue
             self._books.put(ledger.without(one.spot))
 
@@ -259,6 +266,20 @@ def _is_of(partition: prepared.Partition, found: mig.Instance, ledger: ledger_mo
     if None in (partition.uuid, found.uuid):
         return partition.spot in ledger.spots
     return partition.uuid == found.uuid
+
+
+def _shared(
+    partition: prepared.Partition, others: Iterable[prepared.Record]
+) -> frozenset[str | None]:
+    """The UUIDs that other claims have for their shares of the partition; None while it is made."""
+    return frozenset(
+        one.uuid for record in others for one in record.partitions if one.device == partition.device
+    )
+
+
+def _may_be_of(found: mig.Instance, shared: frozenset[str | None]) -> bool:
+    """Whether the instance is that of another share, or may be what was begun for it."""
+    return found.uuid in shared or None in shared
 
 
 def _with(partition: prepared.Partition, found: mig.Instance) -> prepared.Partition:

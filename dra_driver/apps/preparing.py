@@ -151,7 +151,7 @@ class Preparer:
     def _attempt(
         self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float
     ) -> tuple[prepared.PreparedDevice, ...]:
-        plan = self._plan(ref, claim)
+        plan = self._plan(ref, claim, deadline)
         if not plan.entries:
             return ()
         cards = plan.cards | self._recorded_cards(ref.uid)
@@ -161,12 +161,14 @@ class Preparer:
             self._drop_other(ref, plan)
             return self._carry_out(ref, plan, deadline)
 
-    def _plan(self, ref: claims.ClaimRef, claim: claims.ResourceClaim) -> planning.Plan:
+    def _plan(
+        self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float
+    ) -> planning.Plan:
         """The plan; a device that is not known may have appeared since the last look."""
         try:
             return self._planned(ref, claim, self._gpus.snapshot)
         except planning.UnknownDevice as error:
-            snapshot = self._gpus.look()
+            snapshot = self._gpus.look_within(_left(deadline))
             if (reason := snapshot.why_missing(error.device)) is not None:
                 raise errors.Retryable(f"claim {ref}: {reason}") from error
             return self._planned(ref, claim, snapshot)
@@ -335,11 +337,8 @@ class Preparer:
             self._refuse_unknown_sharers(record)
             others = self._others(uid)
             self._sharer.take_down(record, others)
-            shared = {one.device for other in others for one in other.partitions}
             for partition in reversed(record.partitions):
-                # A claim with another share of it may still be at work.
-                if partition.device not in shared:
-                    self._partitioner.unmake(partition)
+                self._partitioner.unmake(partition, others)
         self._store.records.remove(uid)
 
     def _refuse_unknown_sharers(self, record: prepared.Record) -> None:
@@ -385,8 +384,11 @@ def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:
 
 
 def _sharing(before: prepared.Record, plan: planning.Plan) -> prepared.Sharing:
-    """What a claim in use has; a record that was rebuilt without the API does not say all."""
-    return plan.needs.remembered if before.rebuilt else before.sharing
+    """What a claim in use has; a record that was rebuilt does not say all, but its daemons run."""
+    if not before.rebuilt:
+        return before.sharing
+    mps = {(use.domain, use.keys): use for use in before.sharing.mps + plan.needs.remembered.mps}
+    return plan.needs.remembered.model_copy(update={"mps": tuple(mps.values())})
 
 
 def _other(holding: planning.Holding) -> str:

@@ -75,6 +75,7 @@ class Publisher:
         self._owner: publishing.Owner | None = None
         self._informer: informer.Informer | None = None
         self._last_write = "0"
+        self._unsure = False
         self._desired: tuple[publishing.Json, ...] | None = None
         self._settled: tuple[object, ...] = ()
         self._published_then: tuple[_Versions, Sequence[slices.Device]] = ((), ())
@@ -177,8 +178,7 @@ class Publisher:
             self._resource,
             on_change=lambda *_: self._wake.set(),
             on_error=self._watch_failed,
-            field_selector=f"spec.driver={self._identity.driver_name},"
-            f"spec.nodeName={self._identity.node_name}",
+            field_selector=self._selector,
         )
         self._informer.start()
         self._log.info("publishing", api_version=version)
@@ -198,10 +198,16 @@ class Publisher:
     def _resource(self) -> kube.Resource:
         return dataclasses.replace(kube.SLICES, version=self._version or "v1")
 
+    @property
+    def _selector(self) -> str:
+        return f"spec.driver={self._identity.driver_name},spec.nodeName={self._identity.node_name}"
+
     def _reconcile(self) -> bool:
         """Write what has to be written; whether that was the same as before, once more."""
         if self._informer is None or self._owner is None or self._version is None:
             return False
+        if self._unsure:
+            self._look_for_lost()
         # A create that the watch has not shown yet would be done again.
         if not (
             self._informer.wait_synced(kube.REQUEST_TIMEOUT)
@@ -259,7 +265,7 @@ class Publisher:
         for body in changes.update:
             self._written(body, self._client.replace(self._resource, self._wire(body)))
         for body in changes.create:
-            self._written(body, self._client.create(self._resource, self._wire(body)))
+            self._written(body, self._create(body))
         if changes:
             self._log.info(
                 "ResourceSlices written",
@@ -267,6 +273,20 @@ class Publisher:
                 updated=len(changes.update),
                 created=len(changes.create),
             )
+
+    def _create(self, body: publishing.Json) -> publishing.Json:
+        try:
+            return self._client.create(self._resource, self._wire(body))
+        except kube.Unavailable:
+            self._unsure = True
+            raise
+
+    def _look_for_lost(self) -> None:
+        """See to it that a slice whose create got no answer is known if it was made."""
+        items, _ = self._client.list(self._resource, field_selector=self._selector)
+        versions = [body["metadata"]["resourceVersion"] for body in items]
+        self._last_write = max([self._last_write, *versions], key=int)
+        self._unsure = False
 
     def _wire(self, body: publishing.Json) -> publishing.Json:
         return publishing.to_version(body, self._version or "v1")

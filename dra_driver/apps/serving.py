@@ -20,6 +20,7 @@ MARGIN = 3.0
 and the kubelet waits more than a minute before it asks again."""
 
 STARTING = "the driver is starting"
+LATE = "other claims of the call have taken all of its time; it is tried again with the next call"
 
 
 class Service:
@@ -92,6 +93,9 @@ class Service:
         for ref in refs:
             if ref == PROBE:
                 answers[ref.uid] = self._probed()
+                continue
+            if time.monotonic() > deadline + MARGIN / 2:
+                answers[ref.uid] = dra_grpc.Answer(error=LATE)
                 continue
             with telemetry.bound(
                 operation=operation,

@@ -26,6 +26,7 @@ MAX_NODE_PART = 160
 MAX_COUNTER_SETS = 8
 """Counter sets in a slice."""
 _RESTRICTING = ("taints", "consumesCounters")
+_LAST_GENERATION = 2**63 - 1
 
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
 _NO_CHANGE: Mapping[str, Json] = {}
@@ -127,6 +128,9 @@ def reconcile(
     own = sorted(existing, key=lambda body: str(body["metadata"]["name"]))
     generation = max((_generation(b) for b in own if _pool(b) == owner.pool), default=0)
     matched, obsolete = _match(owner, desired, own, generation)
+    if generation >= _LAST_GENERATION:
+        # Nothing comes after what somebody has written here: the pool begins anew.
+        generation, matched, obsolete = 0, {}, own
     changed = {
         index
         for index, body in matched.items()

@@ -92,5 +92,5 @@ def decode(text: str) -> Ledger:
         if document["version"] != VERSION:
             raise errors.Rejected(f"version {document['version']!r} is not {VERSION}")
         return Ledger.model_validate(document["ledger"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.Rejected(f"not a ledger: {error}") from error

@@ -171,7 +171,7 @@ def decode(text: str) -> Record:
     try:
         document: dict[str, Any] = json.loads(text)
         version, checksum, body = document["version"], document["checksum"], document["record"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
     if version not in (_FIRST_VERSION, VERSION):
         raise errors.Rejected(

@@ -89,6 +89,37 @@ def test_nothing_mounted_is_fine_to_unmount(place):
     mounts.unmount(place / "absent")
 
 
+def test_what_somebody_else_has_unmounted_meanwhile_is_fine(place, monkeypatch):
+    seen = [True]
+    is_mounted = mounts.is_mounted
+    monkeypatch.setattr(mounts, "is_mounted", lambda path: seen.pop() if seen else is_mounted(path))
+
+    mounts.unmount(place)
+
+    assert seen == []
+
+
+@needs_root
+def test_what_may_not_be_unmounted_is_told(place):
+    mounts.mount_tmpfs(place, MIB)
+    program = (
+        "import os, pathlib, sys\n"
+        "from dra_driver import errors\n"
+        "from dra_driver.adapters import mounts\n"
+        "os.setuid(65534)\n"
+        "mounts.is_mounted = lambda _path: True\n"
+        "try:\n"
+        "    mounts.unmount(pathlib.Path(sys.argv[1]))\n"
+        "except errors.Rejected as error:\n"
+        "    print(error)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, place], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said.startswith(f"cannot unmount {place}: ")
+
+
 @needs_root
 def test_a_process_with_mounts_of_its_own_shows_them_to_nobody(place):
     mounts.mount_tmpfs(place, MIB)

@@ -1,3 +1,4 @@
+import errno
 import os
 import stat
 import subprocess
@@ -218,3 +219,32 @@ def test_a_record_is_durable_before_it_counts_as_written(store, monkeypatch):
     assert synced == [False, True]
     store.remove(UID)
     assert synced == [False, True, True]
+
+
+def test_a_file_on_a_block_that_is_lost_is_damaged_and_the_others_are_read(store, monkeypatch):
+    store.write(record())
+    store.write(record("other"))
+    read = files.read
+
+    def failing(path):
+        if path.name == "other.json":
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(files, "read", failing)
+    contents = store.contents()
+    assert contents.records == {UID: record()}
+    assert contents.damaged == {
+        "other": "its file cannot be read: [Errno 5] Input/output error",
+    }
+
+
+def test_a_shortage_of_the_process_is_no_damage_of_the_file(store, monkeypatch):
+    store.write(record())
+
+    def failing(_path):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(files, "read", failing)
+    with pytest.raises(OSError, match="Too many open files"):
+        store.contents()

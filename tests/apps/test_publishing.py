@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters import informer, kube
 from dra_driver.apps import publishing
 from dra_driver.logic import publishing as logic
 from dra_driver.model import slices
@@ -185,6 +185,40 @@ def test_a_write_that_fails_is_done_again_and_there_is_one_slice(own_plugin, own
             own_cluster.client.replace(kube.SLICES, body)
             body = own_cluster.wait_devices("gpu-0", "gpu-1")[0]
         assert len(own_cluster.slices()) == 1
+
+
+def test_a_slice_whose_create_got_no_answer_is_not_made_twice_though_the_watch_is_late(
+    own_cluster, monkeypatch
+):
+    told, apply = threading.Event(), informer.Informer._apply
+    monkeypatch.setattr(
+        informer.Informer,
+        "_apply",
+        lambda *event: told.wait(api_cluster.DEADLINE) and apply(*event),
+    )
+    asked = []
+
+    def rule(call):
+        if call.resource != "resourceslices" or call.dry_run:
+            return None
+        asked.append(call.verb)
+        is_first = call.verb == "create" and asked.count("create") == 1
+        return options.Fault(drop="after") if is_first else None
+
+    publisher = publishing.Publisher(
+        own_cluster.client,
+        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
+        wanted=lambda *_: [logic.Content()],
+        may_publish=lambda: True,
+        on_error=lambda: None,
+    )
+    with own_cluster.faults.where(rule):
+        publisher.start()
+        api_cluster.wait_for(lambda: len(asked) > len(["list", "watch", "create"]), "another try")
+        told.set()
+        assert publisher.wait_published(api_cluster.DEADLINE)
+        publisher.stop()
+    assert asked.count("create") == 1
 
 
 def test_a_slice_with_values_that_this_driver_does_not_know_is_put_right():

@@ -48,6 +48,22 @@ def test_shares_that_are_prepared_stay_what_they_are_when_devices_are_divided_ot
     assert again.is_clean()
 
 
+def test_a_daemon_whose_claim_lost_its_record_stays_when_no_share_needs_one_any_more(
+    shared_host, new_host, users
+):
+    ref = users.share(memory=30, cores=20)
+    shared_host.prepare(ref)
+    process = shared_host.daemon(ref)
+    (shared_host.root / "claims" / f"{ref.uid}.json").write_text("{", encoding="utf-8")
+    again = new_host(shares=sharing_node.NOT_ENFORCED).start()
+    again.prepare(ref)
+    assert again.gets(ref, **CHEATING) == (20, 30)
+    after = new_host(shares=sharing_node.NOT_ENFORCED).start()
+    assert after.daemon(ref) == process
+    after.unprepare(ref)
+    assert after.daemons() == []
+
+
 def test_shares_that_are_prepared_stay_when_devices_have_fewer_by_now(new_host, users):
     before = new_host(shares=share_model.Shares(8))
     some = [users.give(sharing_node.share(shares=2)) for _ in range(3)]

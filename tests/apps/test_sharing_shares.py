@@ -173,6 +173,29 @@ def test_a_shared_partition_that_a_reset_took_comes_back_for_each_claim(shared_h
         assert shared_host.gets(ref) == (20, 2)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("next_one", [0, 1])
+def test_a_shared_partition_that_a_reset_took_comes_back_where_the_first_try_fails(
+    shared_host, users, failing_call, monkeypatch, is_killed, next_one
+):
+    refs = [users.share(device=PARTITION, memory=2, cores=20) for _ in range(2)]
+    for ref in refs:
+        shared_host.prepare(ref)
+    shared_host.destroy(shared_host.card().gpu_instances[0].id)
+    with monkeypatch.context() as context:
+        failing_call(shared_host.launcher, "start", errors.Rejected("no"), 0)
+        if is_killed:
+            context.setattr(shared_host.preparer, "_undo_after_failure", lambda _: None)
+        with pytest.raises(errors.Rejected, match="no"):
+            shared_host.prepare(refs[0])
+    for ref in (refs[next_one], refs[1 - next_one]):
+        shared_host.prepare(ref)
+    assert [shared_host.gets(ref) for ref in refs] == [(20, 2), (20, 2)]
+    for ref in refs:
+        shared_host.unprepare(ref)
+    assert shared_host.is_clean()
+
+
 def test_more_than_the_device_has_is_refused_with_numbers(shared_host, users):
     one, other = users.share(memory=50, cores=50), users.share(memory=40, cores=10)
     shared_host.prepare(one)

@@ -88,6 +88,7 @@ def test_a_ledger_does_not_change():
         ("null", "not a ledger: "),
         ("[]", "not a ledger: "),
         ("{}", "not a ledger: 'version'"),
+        ("[" * 100_000, "not a ledger: "),
         ('{"version": 1}', "not a ledger: 'ledger'"),
         (TEXT.replace('"version": 1', '"version": 2'), "version 2 is not 1"),
         (TEXT.replace('"gpu"', '"card"'), "not a ledger: "),

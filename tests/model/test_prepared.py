@@ -66,6 +66,7 @@ def test_a_file_of_an_older_driver_without_later_fields_is_read():
         ("null", "not a record (TypeError: "),
         ("[]", "not a record (TypeError: "),
         ("{}", "not a record (KeyError: 'version')"),
+        ("[" * 100_000, "not a record (RecursionError: "),
         ('{"version": 1, "checksum": ""}', "not a record (KeyError: 'record')"),
         (
             TEXT.replace('"version": 1', '"version": 3'),

@@ -37,7 +37,8 @@ def test_build_metadata_is_ignored_by_equality_and_hash():
 @pytest.mark.parametrize(
     "text",
     ["", "1", "1.0", "v1.0.0", "01.0.0", "1.00.0", "1.0.0-01", "1.0.0-", "1.0.0+", "1.0.0.0",
-     "1.0.0 ", "a.b.c", "1.0.0-a..b"],
+     "1.0.0 ", "a.b.c", "1.0.0-a..b", "18446744073709551616.0.0", f"1.{'9' * 5000}.0",
+     f"1.0.0-{'9' * 5000}"],
 )  # fmt: skip
 def test_a_text_that_is_no_semantic_version_is_refused_by_name(text):
     with pytest.raises(errors.Rejected) as caught:
