@@ -29,7 +29,12 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand; the exit status is 0 when all is well, 1 after an error, 2 for misuse."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(
+            f"unrecognized arguments: {' '.join(unknown)}; "
+            f"dra-driver {options.command} --help lists what there is"
+        )
     try:
         sys.exit(options.run(options))
     except errors.DriverError as error:
@@ -44,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dra-driver {VERSION}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", dest="command"
+    )
     plugin = commands.add_parser(
         "kubelet-plugin",
         help="publish the GPUs of this node and prepare claims; one on each node",

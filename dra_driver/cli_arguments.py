@@ -1,11 +1,22 @@
 """Arguments of the subcommands that have no settings file."""
 
 import argparse
+import math
 import pathlib
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - no public name
 """What `add_subparsers` gives; each function here adds a subcommand to it and returns that."""
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number of seconds above 0")
+    return seconds
 
 
 def doctor(commands: Commands) -> argparse.ArgumentParser:
@@ -21,7 +32,7 @@ def doctor(commands: Commands) -> argparse.ArgumentParser:
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=60.0,
         metavar="SECONDS",
         help="how long it may look; what was not looked at by then is a problem. Default: 60",
@@ -68,7 +79,7 @@ def demo(commands: Commands) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=60.0,
         metavar="SECONDS",
         help="how long the pods of a step may take. Default: 60",

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import pydantic
 from pydantic import Field
 
 from dra_driver import settings
@@ -32,7 +33,9 @@ class Controller(settings.Settings):
         15, description="Seconds after which another one takes over from a controller that is gone."
     )
     retry_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
-        2.0, description="Seconds between two tries to take the Lease, or to renew it."
+        2.0,
+        validate_default=True,
+        description="Seconds between two tries to take the Lease, or to renew it.",
     )
     sweep_seconds: Annotated[float, Field(gt=0, le=86400)] = Field(
         60.0, description="Seconds between two looks for leftovers."
@@ -42,3 +45,14 @@ class Controller(settings.Settings):
         description="Seconds that a node has to be gone until what it left is removed: time for "
         "the garbage collector, and for a node that comes back.",
     )
+
+    @pydantic.field_validator("retry_seconds")
+    @classmethod
+    def _renews_in_time(cls, value: float, info: pydantic.ValidationInfo) -> float:
+        held = info.data.get("lease_seconds")
+        if held is not None and value >= held:
+            raise ValueError(
+                f"it has to be less than leaseSeconds {held}, or the Lease runs out between two "
+                "tries to renew it"
+            )
+        return value

@@ -1,6 +1,7 @@
 """What a setting can be, where that is more than a plain type."""
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 import pydantic
 from pydantic import Field
@@ -79,3 +80,25 @@ class GpuRule(pydantic.BaseModel):
         if self.mig_mode is None and self.shares is None and self.share_enforcement is None:
             raise ValueError("a rule needs migMode, shares or shareEnforcement")
         return self
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """What an entry of `ValidationError.errors()` means, in words of ours where it has none."""
+    match error["type"]:
+        case "string_pattern_mismatch":
+            return _form(error["ctx"]["pattern"])
+        case "extra_forbidden":
+            known = ", ".join(to_camel(name) for name in GpuRule.model_fields)
+            return f"this key is unknown; known are {known}"
+        case "value_error":
+            text = str(error["ctx"]["error"])
+            return text.removeprefix(f"{error['input']!r}: ")
+    return str(error["msg"])
+
+
+def _form(pattern: str) -> str:
+    if r":\d" in pattern:
+        return "write HOST:PORT, for example :8080 or [::]:8080"
+    if r"\." in pattern:
+        return "allowed are lower-case letters and digits, and inside hyphens and dots"
+    return "allowed are letters, digits and hyphens, at most 63"

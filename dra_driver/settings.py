@@ -354,7 +354,8 @@ def _explain(error: Any, sources: Mapping[str, str]) -> str:
         return f"{snake} is not set: give --{snake.replace('_', '-')} or {_variable(snake)}"
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in inside)
     place = f", at {path}" if path else ""
-    return f"{sources.get(name, name)}{place}: {error['input']!r}: {error['msg']}"
+    source = sources.get(name, f"default of --{name.replace('_', '-')}")
+    return f"{source}{place}: {error['input']!r}: {setting_types.problem(error)}"
 
 
 def _variable(name: str) -> str:

@@ -84,10 +84,14 @@ def test_help_lists_the_commands(capsys):
         ([], "the following arguments are required: COMMAND"),
         (["kublet-plugin"], "invalid choice: 'kublet-plugin'"),
         (["kubelet-plugin", "--nodename", "x"], "unrecognized arguments: --nodename x"),
+        (["demo", "--nodes", "x"], "--nodes x; dra-driver demo --help lists what there is"),
         (["kubelet-plugin", "--node", "x"], "unrecognized arguments: --node x"),
         (["kubelet-plugin", "--node-name"], "argument --node-name: expected one argument"),
         (["demo", "--output", "xml"], "argument --output: invalid choice: 'xml'"),
-        (["demo", "--timeout", "long"], "argument --timeout: invalid float value: 'long'"),
+        (["demo", "--timeout", "long"], "--timeout: 'long': write a number of seconds above 0"),
+        (["demo", "--timeout", "-1"], "--timeout: '-1': write a number of seconds above 0"),
+        (["doctor", "--timeout", "0"], "--timeout: '0': write a number of seconds above 0"),
+        (["doctor", "--timeout", "inf"], "--timeout: 'inf': write a number of seconds above 0"),
     ],
 )
 def test_misuse_is_told_and_ends_with_2(capsys, arguments, text):

@@ -80,7 +80,7 @@ def test_an_empty_text_is_no_rules(empty):
         ),
         (
             {"file": {"gpus": [{"selector": "true", "migMode": "off", "mode": 1}]}},
-            "gpus in the settings file, at [0].mode: 1: ", "not permitted",
+            "gpus in the settings file, at [0].mode: 1: ", "key is unknown; known are selector",
         ),
         ({"mig_mode": "on"}, "flag --mig-mode: 'on': ", "'dynamic', 'static' or 'off'"),
         ({"packing": "tight"}, "flag --packing: 'tight': ", "'pack', 'spread' or 'adaptive'"),

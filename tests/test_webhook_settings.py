@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from dra_driver import cli, errors, settings, webhook_settings
+from dra_driver import cli, controller_settings, errors, settings, webhook_settings
 
 
 def resolve(environment=None, flags=None, file=None):
@@ -48,6 +48,23 @@ def test_a_value_that_is_not_allowed_is_told_with_its_source(flags):
     (name,) = flags
     with pytest.raises(errors.Fatal, match=f"flag --{name.replace('_', '-')}: "):
         resolve(flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "source"),
+    [
+        ({"lease_seconds": "5", "retry_seconds": "5"}, "flag --retry-seconds: '5': "),
+        ({"lease_seconds": "1"}, "default of --retry-seconds: 2.0: "),
+    ],
+)
+def test_a_controller_that_would_lose_its_lease_between_two_tries_is_refused(flags, source):
+    with pytest.raises(errors.Fatal) as caught:
+        settings.resolve(
+            controller_settings.Controller, environment={}, flags={"identity": "x"} | flags
+        )
+    assert str(caught.value).startswith(
+        f"{source}it has to be less than leaseSeconds {flags['lease_seconds']}, or the Lease runs "
+    )
 
 
 def test_a_service_of_the_same_name_is_no_setting():

@@ -82,7 +82,16 @@ choose_engine() {
     fi
 }
 
+# seconds NAME VALUE
+seconds() {
+    case $2 in
+    '' | 0?* | *[!0-9]*) fail "$1=$2: write a whole number of seconds" ;;
+    esac
+}
+
 check_programs() {
+    seconds WAIT_SECONDS "$WAIT_SECONDS"
+    seconds LOOK_SECONDS "$LOOK_SECONDS"
     case $GPUS in
     simulated | real) ;;
     *) fail "GPUS=$GPUS: write simulated or real" ;;

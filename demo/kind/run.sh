@@ -219,6 +219,7 @@ if [ "$list_only" = yes ]; then
     exit
 fi
 
+seconds END_SECONDS "$END_SECONDS"
 check_programs
 check_cluster
 change mkdir -p "$DEMOS"

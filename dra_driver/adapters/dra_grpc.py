@@ -151,10 +151,11 @@ class Server:
 
     def stop(self, grace: float) -> None:
         """Refuse new calls, give running ones `grace` seconds, and take the socket away."""
-        with contextlib.suppress(FileNotFoundError):
-            status = self._path.stat()
-            if (status.st_dev, status.st_ino) == self._identity:
-                self._path.unlink()
+        if self._identity is not None:
+            with contextlib.suppress(FileNotFoundError):
+                status = self._path.stat()
+                if (status.st_dev, status.st_ino) == self._identity:
+                    self._path.unlink()
         if self._server is not None:
             self._server.stop(grace).wait(grace + 1)
         self._executor.shutdown(wait=False)

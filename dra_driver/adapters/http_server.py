@@ -81,7 +81,11 @@ class Server:
         try:
             self._listener = _Listener(family, (host, port), respond, certificate, on_error, limits)
         except (OSError, OverflowError) as error:
-            raise errors.Fatal(f"cannot listen at {host} port {port}: {error}") from error
+            reason = str(error).rstrip(".")
+            raise errors.Fatal(
+                f"cannot listen at {host} port {port}: {reason}. Choose another address, or end "
+                "who has it"
+            ) from error
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.1,), name=f"http-{self.port}", daemon=True
         )

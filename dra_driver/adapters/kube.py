@@ -16,7 +16,6 @@ import kubernetes
 import urllib3
 import urllib3.exceptions
 
-from dra_driver import errors
 from dra_driver.adapters import kube_errors, kube_json, kube_pages, kube_resources
 
 Json = dict[str, Any]
@@ -121,11 +120,7 @@ class Client:
                 kubernetes.config.load_incluster_config(client_configuration=configuration)
         except Exception as error:
             # A malformed file raises whatever the package stumbles over first.
-            reason = str(error).rstrip(".") or type(error).__name__
-            raise errors.Fatal(
-                f"kubeconfig {kubeconfig or '(in cluster)'}: {reason}. Pass --kubeconfig FILE, "
-                "or run in a pod with a service account"
-            ) from error
+            raise kube_errors.no_connection(kubeconfig, error) from error
         configuration.connection_pool_maxsize = 16
         self._configuration = configuration
         self._host = configuration.host.rstrip("/")

@@ -1,5 +1,6 @@
 """What the API server refuses: one error for each answer that a caller may want to tell apart."""
 
+import pathlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -8,10 +9,11 @@ from dra_driver import errors
 
 
 class ApiError(errors.DriverError):
-    """The API server refused: HTTP status and the reason of its Status object."""
+    """The API server refused: HTTP status, 0 without an answer, and the reason of its Status."""
 
     def __init__(self, request: str, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{request}: {status} {reason}: {message}")
+        outcome = f"{status} {reason}" if status else reason
+        super().__init__(f"{request}: {outcome}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
@@ -48,3 +50,16 @@ def refusal(request: str, status: int, document: Mapping[str, Any]) -> ApiError:
     kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
     reason, message = document.get("reason") or "Unknown", document.get("message") or "no message"
     return kind(request, status, reason, message)
+
+
+def no_connection(kubeconfig: pathlib.Path | None, error: Exception) -> errors.Fatal:
+    """What the `kubernetes` package says of a kubeconfig; None: of the service account of a pod."""
+    reason = str(error).rstrip(".") or type(error).__name__
+    # It says so of a file that is not there, too.
+    reason = reason.replace(
+        "Invalid kube-config file. No configuration found", "the file is absent or empty"
+    )
+    return errors.Fatal(
+        f"kubeconfig {kubeconfig or '(in cluster)'}: {reason}. Pass --kubeconfig FILE, "
+        "or run in a pod with a service account"
+    )

@@ -19,10 +19,11 @@ _PLAIN = rich.box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=
 
 _CONTROLS = {
     number: f"\\u{number:04x}"
-    for number in (*range(32), *range(127, 160))
+    for number in (*range(32), *range(127, 160), *range(0xD800, 0xE000))
     if chr(number) not in "\n\t"
 }
-"""What steers a terminal, as JSON writes it: users choose parts of what others read."""
+"""What steers a terminal, and halves of characters, as JSON writes them: users choose parts of what
+others read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

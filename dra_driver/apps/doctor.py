@@ -139,8 +139,7 @@ def _simulation(config: settings.KubeletPlugin) -> Iterator[settings.KubeletPlug
 
     Simulated GPUs that no plugin has made yet are made elsewhere, and removed.
     """
-    made = config.simulation.is_dir() and any(config.simulation.iterdir())
-    if config.simulate_gpus is None or made:
+    if config.simulate_gpus is None or _has_files(config.simulation):
         yield config
         return
     try:
@@ -151,6 +150,16 @@ def _simulation(config: settings.KubeletPlugin) -> Iterator[settings.KubeletPlug
         ) from error
     with directory as path:
         yield config.model_copy(update={"simulation_dir": pathlib.Path(path)})
+
+
+def _has_files(directory: pathlib.Path) -> bool:
+    try:
+        return directory.is_dir() and any(directory.iterdir())
+    except OSError as error:
+        raise errors.Fatal(
+            f"directory of simulated GPUs {directory}: {error.strerror}; run as root, or give "
+            "another --simulation-dir"
+        ) from error
 
 
 def _wrong(check: str, looked_at: str, error: errors.DriverError) -> diagnosis.Finding:

@@ -38,6 +38,17 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     Raises:
         errors.DriverError: the objects cannot be read, or what is asked for does not exist.
     """
+    if options.target is not None:
+        targets.split(options.target)  # What is no name of anything needs no cluster.
+    files = (*options.saved, *((options.manifest,) if options.manifest else ()))
+    with reading.unchecked(files):
+        explained = _explained(options, user_agent)
+    explain_view.show(explained, screen, as_json=options.output == "json")
+    fits = all(each.verdict != explaining.DOES_NOT_FIT for each in explained)
+    return FITS if fits else DOES_NOT_FIT
+
+
+def _explained(options: Options, user_agent: str) -> list[explaining.Explanation]:
     stored = reading.saved(options.saved) if options.saved else _cluster(options, user_agent)
     given = list(reading.objects(options.manifest, options.namespace)) if options.manifest else []
     snapshot = snapshots.of([*stored, *given])
@@ -46,10 +57,7 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
         chosen = (targets.named(snapshot, options.target, options.namespace),)
     else:
         chosen = targets.in_manifest(snapshot, given)
-    explained = [explaining.explain(target, snapshot) for target in chosen]
-    explain_view.show(explained, screen, as_json=options.output == "json")
-    fits = all(each.verdict != explaining.DOES_NOT_FIT for each in explained)
-    return FITS if fits else DOES_NOT_FIT
+    return [explaining.explain(target, snapshot) for target in chosen]
 
 
 def _cluster(options: Options, user_agent: str) -> list[Json]:

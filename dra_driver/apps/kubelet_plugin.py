@@ -241,8 +241,9 @@ class KubeletPlugin:
         try:
             return self._metrics.serve(host or "0.0.0.0", int(port))  # noqa: S104 - asked for
         except (OSError, OverflowError) as error:
+            reason = str(error).rstrip(".")
             raise errors.Fatal(
-                f"metrics cannot be served at {address}: {error}. Choose another --metrics-address"
+                f"metrics cannot be served at {address}: {reason}. Choose another --metrics-address"
             ) from error
 
     def _stop(self) -> None:

@@ -97,17 +97,19 @@ class NodeAgent:
         self._metrics = metrics
         self._on_health = on_health
         self._stop = threading.Event()
+        self._is_ready = False
         # Whoever looks last tells last: what is told stays told until something changes.
         self._telling = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
+        boot_id = _boot_id(config.boot_id_file)
+        self._books = ledgers.Ledgers(config.state / "gpus", boot_id=boot_id)
         self._store = preparing.Store(
             records=records.Records(config.state / "claims"),
             cdi_dir=config.cdi_dir,
             locks=locks.Locks(config.state / "locks"),
-            boot_id=_boot_id(config.boot_id_file),
+            boot_id=boot_id,
         )
-        self._books = ledgers.Ledgers(config.state / "gpus", boot_id=self._store.boot_id)
         self._gpus = self._make_inventory(hardware)
         self._instance: instances.Instances | None = None
         self._offers = self._make_offers()
@@ -168,6 +170,7 @@ class NodeAgent:
         for record in self._known():
             if record.phase is prepared.Phase.COMPLETED:
                 self._report(record)
+        self._is_ready = True
         ready(self._preparer)
         self._statuses.start()
         self._health.start()
@@ -193,6 +196,9 @@ class NodeAgent:
         if self._instance is not None:
             self._instance.close()
         self._client.close()
+        if not self._is_ready:
+            # Nobody holds one, and the process may make another agent.
+            self._store.locks.close()
 
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
@@ -240,9 +246,6 @@ class NodeAgent:
     def _known(self) -> list[prepared.Record]:
         return list(self._store.records.contents().records.values())
 
-    def _later(self) -> None:
-        self._publisher.changed()
-
     def _report(self, record: prepared.Record) -> None:
         self._report_down(record, self._health.down(record))
 
@@ -275,7 +278,7 @@ class NodeAgent:
             driver_name=config.driver_name,
             policy=config.packing,
             seconds=config.repacking_seconds,
-            later=self._later,
+            later=lambda: self._publisher.changed(),  # noqa: PLW0108 - it is made after this
         )
 
     def _make_publisher(self) -> publishing.Publisher:

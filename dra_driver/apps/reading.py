@@ -1,5 +1,6 @@
 """Objects of a cluster, or of files that somebody saved, for commands that only look."""
 
+import contextlib
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -52,6 +53,26 @@ def saved(paths: Iterable[pathlib.Path]) -> list[Json]:
     ]
 
 
+@contextlib.contextmanager
+def unchecked(paths: Iterable[pathlib.Path]) -> Iterator[None]:
+    """For work with objects of these files, of which no API server has checked all fields.
+
+    Raises:
+        errors.Rejected: inside the block one had a field that no Kubernetes object has like that.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        named = ", ".join(map(str, paths))
+        if not named:
+            raise
+        raise errors.Rejected(
+            f"{named}: a field of an object is missing or of a wrong type "
+            f"({type(error).__name__}: {error}). "
+            "`kubectl apply --dry-run=server -f FILE` tells which"
+        ) from error
+
+
 def objects(path: pathlib.Path, namespace: str) -> Iterator[Json]:
     """The objects of a file, normalized; lists are taken apart."""
     for number, document in enumerate(documents.load_all(path), start=1):
@@ -69,6 +90,15 @@ def _all(client: kube.Client, kind: str, command: str) -> Iterator[Json]:
         raise errors.Rejected(
             f"the API server serves no {resource.plural} in {version}: {command} needs "
             "Kubernetes 1.34 or newer"
+        ) from error
+    except kube.Unavailable as error:
+        raise errors.Rejected(
+            f"{error}. kubectl get --raw /readyz tells whether the API server is up; "
+            "--kubeconfig FILE names another cluster"
+        ) from error
+    except kube.Forbidden as error:
+        raise errors.Rejected(
+            f"{error}. The ClusterRole dra-driver-viewer of the chart has what {command} reads"
         ) from error
     for item in items:
         body = {**item, "apiVersion": version, "kind": kind}

@@ -35,11 +35,13 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     """
     if options.saved and options.kubeconfig is not None:
         raise errors.Rejected("--kubeconfig and --from exclude each other: leave one out")
-    stored = (
-        [body for body in reading.saved(options.saved) if body["kind"] in _KINDS]
-        if options.saved
-        else reading.cluster(options.kubeconfig, _KINDS, command="status", user_agent=user_agent)
-    )
-    seen = occupancy.of(snapshots.of(stored), options.node)
+    with reading.unchecked(options.saved):
+        seen = occupancy.of(snapshots.of(_stored(options, user_agent)), options.node)
     status_view.show(seen, screen, as_json=options.output == "json")
     return 0
+
+
+def _stored(options: Options, user_agent: str) -> list[reading.Json]:
+    if options.saved:
+        return [body for body in reading.saved(options.saved) if body["kind"] in _KINDS]
+    return reading.cluster(options.kubeconfig, _KINDS, command="status", user_agent=user_agent)

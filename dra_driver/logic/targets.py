@@ -35,9 +35,7 @@ def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
     Raises:
         errors.Rejected: another form, or no such object.
     """
-    kind, slash, plain = name.partition("/")
-    if not slash or not plain or kind not in {"pod", "claim"}:
-        raise errors.Rejected(f"{name!r}: allowed are pod/NAME and claim/NAME")
+    kind, plain = split(name)
     known = snapshot.pods if kind == "pod" else snapshot.claims
     body = known.get((namespace, plain))
     if body is None:
@@ -48,6 +46,18 @@ def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
             "Name its namespace with -n"
         )
     return _of_pod(snapshot, body) if kind == "pod" else _of_claim(body)
+
+
+def split(name: str) -> tuple[str, str]:
+    """`pod` or `claim`, and the name, of `pod/NAME` or `claim/NAME`.
+
+    Raises:
+        errors.Rejected: another form.
+    """
+    kind, slash, plain = name.partition("/")
+    if not slash or not plain or kind not in {"pod", "claim"}:
+        raise errors.Rejected(f"{name!r}: allowed are pod/NAME and claim/NAME")
+    return kind, plain
 
 
 def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[Target, ...]:

@@ -22,9 +22,13 @@ def load(paths: Iterable[pathlib.Path]) -> list[Json]:
     """
     found: list[Json] = []
     for path in paths:
+        here: list[Json] = []
         for file in _files(path):
             for number, document in enumerate(documents.load_all(file), start=1):
-                found += _objects(document, f"{file}, document {number}")
+                here += _objects(document, f"{file}, document {number}")
+        if not here:
+            raise errors.Fatal(f"{path}: it has no object; write a manifest, or leave it out")
+        found += here
     return found
 
 

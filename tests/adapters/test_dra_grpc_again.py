@@ -36,6 +36,15 @@ def test_a_socket_that_could_not_get_its_name_gets_it_at_the_next_start(server, 
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
+def test_a_server_that_never_started_does_not_look_at_what_others_have_there(server, monkeypatch):
+    def stat(*_, **__):
+        raise PermissionError("the directory is another user's")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pathlib.Path, "stat", stat)
+        server.stop(0)
+
+
 def test_a_server_that_never_got_its_name_can_be_stopped(server, path):
     path.mkdir()
     with pytest.raises(IsADirectoryError):

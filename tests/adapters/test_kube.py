@@ -318,7 +318,7 @@ def test_an_answer_that_breaks_off_is_told_with_its_request(tmp_path):
         with pytest.raises(kube.Unavailable) as caught:
             client.create(kube.NODES, {})
         client.close()
-    assert str(caught.value).startswith("POST /api/v1/nodes: 0 connection broke: ")
+    assert str(caught.value).startswith("POST /api/v1/nodes: connection broke: ")
 
 
 # Who asks
@@ -386,6 +386,13 @@ def test_without_a_service_account_the_next_step_is_told(monkeypatch):
         "kubeconfig (in cluster): Service host/port is not set. Pass --kubeconfig FILE, "
         "or run in a pod with a service account"
     )
+
+
+def test_a_kubeconfig_that_is_not_there_is_not_called_malformed(tmp_path):
+    path = tmp_path / "config"
+    with pytest.raises(errors.Fatal) as caught:
+        kube.Client(kubeconfig=path, user_agent="test/1")
+    assert str(caught.value).startswith(f"kubeconfig {path}: the file is absent or empty. Pass ")
 
 
 @pytest.mark.parametrize(
@@ -549,7 +556,7 @@ def test_a_watch_that_breaks_is_unavailable_after_what_came_whole(tmp_path, answ
         with pytest.raises(kube.Unavailable) as caught:
             next(watch)
         client.close()
-    assert str(caught.value).startswith("watch /api/v1/configmaps: 0 watch broke: ")
+    assert str(caught.value).startswith("watch /api/v1/configmaps: watch broke: ")
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def test_text_that_looks_like_markup_is_printed_as_it_is(output):
 
 def test_what_a_user_wrote_cannot_steer_the_terminal_of_who_reads_it(output):
     """An expression of a claim may have any characters."""
-    text = "\x1b]0;title\x07\x1b[2J\r\x9b2J\x7f"
-    shown = r"\u001b]0;title\u0007\u001b[2J\u000d\u009b2J\u007f"
+    text = "\x1b]0;title\x07\x1b[2J\r\x9b2J\x7f\ud800"
+    shown = r"\u001b]0;title\u0007\u001b[2J\u000d\u009b2J\u007f\ud800"
     written = terminal.Terminal()
     written.table(terminal.Table(text, ("A",), ((text,), ((text, "red"),))))
     written.block(terminal.Block((text, (text, "bold")), (text,)))

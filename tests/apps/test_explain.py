@@ -212,6 +212,12 @@ def test_misuse_ends_with_2_like_any_other(explain, fleet, arguments, message):
     assert message in err
 
 
+def test_what_names_neither_pod_nor_claim_needs_no_cluster_to_be_refused(explain, tmp_path):
+    status, _, err = explain("training", "--kubeconfig", str(tmp_path / "none"))
+    assert status == 1
+    assert err == "dra-driver: 'training': allowed are pod/NAME and claim/NAME\n"
+
+
 def test_without_arguments_it_tells_what_it_needs(explain):
     status, _, err = explain()
     assert status == 2
@@ -267,3 +273,26 @@ class TestAgainstACluster:
         status, _, err = explain("pod/x", "--kubeconfig", tmp_path / "absent")
         assert status == 1
         assert "Pass --kubeconfig FILE" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("slice", {"taints": ["x"]}),
+        ("slice", {"name": []}),
+        ("claim", {"exactly": {"deviceClassName": {}}}),
+        ("claim", {"exactly": {"deviceClassName": "gpu", "tolerations": "x"}}),
+        (
+            "claim",
+            {"exactly": {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": 1}}]}},
+        ),
+    ],
+)
+def test_a_file_with_a_field_that_no_object_has_is_named(explain, write, kind, change):
+    device = gpu("x", memory="15Gi") | (change if kind == "slice" else {})
+    mine = claim("mine", request() | (change if kind == "claim" else {}))
+    saved = write("saved.yaml", pool("a", device), node("a"), device_class(BIG), mine)
+    status, out, told = explain("claim/mine", "--claims", saved)
+    assert (status, out) == (1, "")
+    assert told.startswith("dra-driver: ")
+    assert f"{saved}: a field of an object is missing or of a wrong type (" in told

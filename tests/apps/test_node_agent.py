@@ -1,6 +1,7 @@
 """What the agent tells when several of its threads have something to tell at once."""
 
 import dataclasses
+import pathlib
 import threading
 
 import api_cluster
@@ -94,3 +95,17 @@ def test_what_the_first_call_reports_of_a_claim_is_not_overtaken_by_the_start(sc
     assert scene.agent._statuses.wait_idle(api_cluster.DEADLINE)
     [entry] = scene.cluster.get_claim(record.ref)["status"]["devices"]
     assert entry["conditions"][0]["reason"] == "Newer"
+
+
+def test_an_agent_that_could_not_start_leaves_no_file_open(own_machine, own_cluster):
+    def opened():
+        return sum(
+            path.is_symlink() and path.readlink() == own_machine.records.parent / "locks"
+            for path in pathlib.Path("/proc/self/fd").iterdir()
+        )
+
+    before = opened()
+    scene = Scene(own_machine, own_cluster)
+    assert opened() == before + 1
+    scene.agent.stop()
+    assert opened() == before

@@ -256,6 +256,26 @@ def test_without_a_kubeconfig_the_error_says_how_to_give_one(status, arguments):
     assert "Pass --kubeconfig FILE" in err
 
 
+@pytest.mark.parametrize(
+    ("refusal", "step"),
+    [
+        (kube.Unavailable("GET /x", 0, "no answer", "refused"), "kubectl get --raw /readyz tells"),
+        (kube.Forbidden("GET /x", 403, "Forbidden", "may not"), "ClusterRole dra-driver-viewer"),
+    ],
+)
+def test_a_cluster_that_tells_nothing_is_answered_with_the_next_step(
+    status, own_cluster, monkeypatch, refusal, step
+):
+    def refuse(*_, **__):
+        raise refusal
+
+    monkeypatch.setattr(kube.Client, "list", refuse)
+    code, out, err = status("--kubeconfig", own_cluster.kubeconfig)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"dra-driver: {refusal}. ")
+    assert step in err
+
+
 def test_the_help_defines_fragmentation(status):
     code, out, _ = status("--help")
     assert code == 0

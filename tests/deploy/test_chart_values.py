@@ -171,6 +171,11 @@ def test_of_a_driver_s_name_there_is_as_much_as_the_socket_has_room_for(root, mo
         chart.texts({"settings": {"driverName": f"{longest}g", "kubeletRoot": root}})
 
 
+def test_a_kubelet_root_that_leaves_no_room_for_a_name_is_not_told_of_letters_below_none():
+    with pytest.raises(chart.helm.HelmRenderError, match="at most 0 letters with settings"):
+        chart.texts({"settings": {"kubeletRoot": f"/{'r' * 80}"}})
+
+
 def test_without_the_uid_in_it_a_name_may_be_longer():
     values = {"settings": {"driverName": "g" * 63}, "kubeletPlugin": {"surge": False}}
     assert chart.objects(values)

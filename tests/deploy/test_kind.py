@@ -239,6 +239,14 @@ def test_a_version_that_cannot_work_is_refused(scene, version):
     assert not scene.changes()
 
 
+@pytest.mark.parametrize("text", ["08", "3m", "-1", "1.5"])
+@pytest.mark.parametrize("name", ["END_SECONDS", "LOOK_SECONDS", "WAIT_SECONDS"])
+def test_seconds_that_are_no_whole_number_are_refused(scene, name, text):
+    told = scene.refused("run", **{name: text})
+    assert told.endswith(f"{name}={text}: write a whole number of seconds")
+    assert not scene.changes()
+
+
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_dry_run_needs_no_program_and_changes_nothing(tmp_path, script, shell):

@@ -34,6 +34,14 @@ def test_all_documents_of_a_file_are_objects_and_empty_ones_are_not(tmp_path):
     assert objects[1]["data"] == {"a": "b"}
 
 
+def test_a_path_without_any_object_is_refused_as_nothing_would_be_tried(tmp_path):
+    path = tmp_path / "none.yaml"
+    path.write_text("---\n# nothing\n")
+    with pytest.raises(errors.Fatal) as caught:
+        manifests.load([path])
+    assert str(caught.value).startswith(f"{path}: it has no object; ")
+
+
 def test_files_of_a_folder_are_read_by_name_and_others_left_alone(tmp_path):
     (tmp_path / "2.yml").write_text(MAP.replace("settings", "second"))
     (tmp_path / "1.yaml").write_text(MAP.replace("settings", "first"))
