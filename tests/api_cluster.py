@@ -24,7 +24,7 @@ NODE = "node-1"
 DRIVER = "gpu.nvidia.com"
 ADMIN_NAMESPACE = "admin"
 """A namespace whose claims may ask for admin access."""
-DEADLINE = 30.0
+DEADLINE = 60.0
 """Seconds until a wait for something that must happen is given up."""
 
 

@@ -79,7 +79,7 @@ class Process:
     def ask(self, path: str) -> int:
         """The status of an answer at the port for probes."""
         port = self.logged("started")["status"]
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("GET", path)
             return connection.getresponse().status

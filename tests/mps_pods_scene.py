@@ -13,7 +13,7 @@ from dra_driver.apps import mps_pods
 from dra_driver.model import mps
 
 NAMESPACE = "dra-driver"
-SECONDS = 30.0
+SECONDS = 60.0
 """How long a daemon may take to be ready, or to end."""
 
 

@@ -23,7 +23,7 @@ def make(directory, edits, command):
 def _loader_and_libc(program):
     """What the dynamic linker needs for a program that is itself mounted by the edits."""
     listed = subprocess.run(
-        ["ldd", program], capture_output=True, text=True, timeout=10, check=True
+        ["ldd", program], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     paths = [word for line in listed.splitlines() for word in line.split() if word[0] == "/"]
     return [path.rstrip(":") for path in paths]

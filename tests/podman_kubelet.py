@@ -14,7 +14,7 @@ from dra_driver.adapters import kube
 
 _ENGINE = ("podman", "--runtime", "/usr/sbin/runc", "--cgroup-manager", "cgroupfs")
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
-_SECONDS = 30
+_SECONDS = 120
 _SOURCES = pathlib.Path(__file__).parents[1]
 _KNOWN = {
     "pod": {

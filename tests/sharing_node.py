@@ -210,7 +210,7 @@ class Node(mig_node.Node):
         ).look()
         for record in self.store.records.contents().records.values():
             for number in range(len(record.sharing.mps)):
-                self.launcher.wait_ready(self.described(record.ref, number), 30)
+                self.launcher.wait_ready(self.described(record.ref, number), 60)
         return self
 
     def reboot(self):

@@ -122,9 +122,9 @@ class Client:
         self._connection = self._connect()
 
     def _connect(self) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=20)
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=60)
         # The name of the Service, wherever it leads to.
-        plain = socket.create_connection(("127.0.0.1", self._port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", self._port), timeout=60)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sock = self._context.wrap_socket(plain, server_hostname=self._name)
         return connection

@@ -57,7 +57,7 @@ class Scene:
 
 def status(port: int, path: str, method: str = "GET") -> tuple[int, str]:
     """The answer at the port for probes."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers={"Content-Length": "0"})
         answer = connection.getresponse()

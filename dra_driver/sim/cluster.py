@@ -230,8 +230,10 @@ class Cluster:
         while waiting and not stop.is_set():
             for name in sorted(waiting):
                 self.nodes[name].check_alive()
-            slices = self.client.list(kube.SLICES)[0]
-            waiting = set(self.nodes) - _published(slices)
+            # A machine that is busy with the start may answer late.
+            with contextlib.suppress(kube.Unavailable):
+                slices = self.client.list(kube.SLICES)[0]
+                waiting = set(self.nodes) - _published(slices)
             if waiting and time.monotonic() > deadline:
                 logs = "\n".join(
                     f"plugin of node {name}: {self.nodes[name].log_end()}"

@@ -9,7 +9,6 @@ that ran then are prepared again. Source: Kubernetes 1.36, `pkg/kubelet`.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import datetime as dt
 import pathlib
@@ -109,8 +108,7 @@ class Kubelet:
 
     def _wipe(self, driver: str) -> None:
         selector = f"spec.nodeName={self._node},spec.driver={driver}"
-        with contextlib.suppress(kube.ApiError):
-            self._client.delete_collection(kube.SLICES, field_selector=selector)
+        self._client.delete_collection(kube.SLICES, field_selector=selector)
 
     def _on_pod(self, kind: str, body: Json) -> None:
         uid = body["metadata"]["uid"]

@@ -48,7 +48,10 @@ class Plugins:
         on_gone: Callable[[str], None],
         wipe_seconds: float = WIPE_SECONDS,
     ) -> None:
-        """`on_gone` is told of a driver that has had no plugin for `wipe_seconds`."""
+        """`on_gone` is told of a driver that has had no plugin for `wipe_seconds`.
+
+        It is told again while it fails with an `errors.DriverError`.
+        """
         self._registry = registry
         self._on_gone = on_gone
         self._wipe_seconds = wipe_seconds
@@ -181,9 +184,15 @@ class Plugins:
     def _wipe(self) -> None:
         now = time.monotonic()
         for name, since in list(self._gone.items()):
-            if now - since >= self._wipe_seconds:
-                del self._gone[name]
+            if now - since < self._wipe_seconds:
+                continue
+            try:
                 self._on_gone(name)
+            except errors.DriverError as error:
+                self._log.info("driver is gone, its slices are not", driver=name, reason=str(error))
+                self._gone[name] = now - self._wipe_seconds + RETRY_SECONDS
+            else:
+                del self._gone[name]
 
 
 def _sockets(registry: pathlib.Path) -> Iterator[tuple[pathlib.Path, _Identity]]:

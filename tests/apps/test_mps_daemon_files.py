@@ -36,7 +36,7 @@ def limit(scene, daemon, percent):
     """Have its supervisor, which then looks at the log as well, give it other limits."""
     changed = daemon.limited(mps.Limits(percent, GIB))
     scene.launcher().start(changed)
-    scene.launcher().wait_ready(changed, 30)
+    scene.launcher().wait_ready(changed, 60)
 
 
 def test_a_log_that_somebody_removes_ends_no_daemon(scene, daemon):
@@ -80,7 +80,7 @@ def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_cli
     said = pathlib.Path(daemon.log_dir) / "supervisor.log"
     polling.until(lambda: "could not be changed" in said.read_text(encoding="utf-8"))
     aside.rmdir()
-    scene.launcher().wait_ready(changed, 30)
+    scene.launcher().wait_ready(changed, 60)
     assert mps_scene.supervisor(daemon) == supervisor
     assert client.is_usable()
     client.close()

@@ -136,12 +136,12 @@ def test_a_daemon_that_its_supervisor_brings_back_is_told_of_and_left_to_it(scen
     # It cannot bring it back as long as this stands here.
     program = scene.node.simulation / "driver/usr/bin/nvidia-cuda-mps-control"
     text = program.read_text()
-    program.write_text("#!/bin/sh\nexit 3\n")
+    mps_scene.replace(program, "#!/bin/sh\nexit 3\n")
     scene.node.kill_daemon(ref)
 
     scene.look_until(lambda: scene.status(ref) == DOWN)
     assert scene.node.domain(ref).supervisor() == supervisor
-    program.write_text(text)
+    mps_scene.replace(program, text)
 
     scene.look_until(lambda: scene.status(ref) == PREPARED)
     assert scene.node.domain(ref).supervisor() == supervisor

@@ -91,11 +91,11 @@ def test_a_claim_whose_daemon_and_supervisor_are_killed_is_not_ready_until_both_
     # It is not back before it was seen to be down.
     program = own_machine.simulation / "driver/usr/bin" / mps_control.PROGRAM
     works = program.read_text()
-    program.write_text("#!/bin/sh\nexit 3\n")
+    mps_scene.replace(program, "#!/bin/sh\nexit 3\n")
     mps_scene.kill(found.supervisor())
 
     polling.until(lambda: condition(own_cluster, ref) == [("False", "MpsDaemonDown")])
-    program.write_text(works)
+    mps_scene.replace(program, works)
     polling.until(lambda: condition(own_cluster, ref) == [("True", "Prepared")])
     assert process(found) != old
     assert pids.is_alive(process(found))

@@ -62,8 +62,9 @@ def played(request):
     """All manifests together, by the command as a user types it: without naming them."""
     yield run_command("--runtime", request.param)
     if request.param == "podman":
-        # Others may run a demo on this machine, which ends too.
-        until(lambda: not containers(), what="podman knows no container of a demo", seconds=60)
+        # Others have containers on this machine too: theirs end, while they start new ones.
+        left = containers()
+        until(lambda: not left & containers(), what=f"the end of {left}", seconds=180)
 
 
 def containers():
@@ -71,7 +72,7 @@ def containers():
         ["podman", "ps", "--all", "--format", "{{.Names}}"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    return [name for name in finished.stdout.split() if name.startswith("dra-")]
+    return {name for name in finished.stdout.split() if name.startswith("dra-")}
 
 
 def pods_of(path):

@@ -219,6 +219,22 @@ def test_a_plugin_that_ends_at_its_start_is_told_of_with_its_log(new_cluster):
     assert len(lines) <= 1 + cluster.LOG_LINES
 
 
+def test_a_look_at_the_start_that_is_not_answered_in_time_is_not_the_last(new_cluster, monkeypatch):
+    made = new_cluster(cluster.NodeSpec("one", "t4:1"))
+    made.start()
+    lists, asked = made.client.list, []
+
+    def late_at_first(resource, *rest, **options):
+        asked.append(resource)
+        if len(asked) == 1:
+            raise kube.Unavailable("GET …", 0, "no answer", "timed out")
+        return lists(resource, *rest, **options)
+
+    monkeypatch.setattr(made.client, "list", late_at_first)
+    assert made.wait_ready(GOES_ON)
+    assert [name for _, _, name in made.devices()] == ["gpu-0"]
+
+
 def test_nodes_that_take_too_long_are_told_of_with_the_log_of_their_plugins(
     new_cluster, monkeypatch
 ):

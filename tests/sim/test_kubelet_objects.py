@@ -5,7 +5,7 @@ import pytest
 from polling import until
 
 from dra_driver.adapters import kube
-from dra_driver.sim import kubelet
+from dra_driver.sim import kubelet, plugins
 from dra_driver.sim.api import options
 
 
@@ -40,6 +40,32 @@ def test_the_status_of_a_pod_is_not_written_to_one_that_came_again_by_its_name(
     node.bind("train")
     until(lambda: again and agent._pods == {}, what="the first one is over")
     assert get(kube.PODS, "train", "default") == again[0]
+
+
+def test_slices_of_a_driver_that_is_gone_are_deleted_though_the_server_fails_at_first(
+    node, agent, monkeypatch
+):
+    monkeypatch.setattr(plugins, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(agent.plugins, "_wipe_seconds", 0.1)
+    plugin = node.add_plugin()
+    spec = {
+        "driver": plugin.name,
+        "nodeName": kubelet_node.NODE,
+        "pool": {"name": kubelet_node.NODE, "generation": 1, "resourceSliceCount": 1},
+    }
+    node.client.create(kube.SLICES, {"metadata": {"name": "left"}, "spec": spec})
+    asked = []
+
+    def two_fail(call):
+        if (call.verb, call.resource) == ("deletecollection", "resourceslices"):
+            asked.append(call)
+            return options.Fault(status=500) if len(asked) < 3 else None
+        return None
+
+    node.api.rule = two_fail
+    plugin.stop()
+    until(lambda: node.client.list(kube.SLICES)[0] == [], what="no slice is left")
+    assert len(asked) == 3
 
 
 def test_a_deletion_that_the_server_does_not_carry_out_is_asked_for_again(node, agent):

@@ -88,7 +88,7 @@ def node():
 
 def output(container, lines=1):
     """What it has written, once there are so many lines."""
-    until(lambda: len(container.view().output) >= lines, what=f"{lines} lines", seconds=30)
+    until(lambda: len(container.view().output) >= lines, what=f"{lines} lines", seconds=60)
     return list(container.view().output)
 
 
@@ -96,7 +96,7 @@ def test_one_container_gets_the_devices_of_a_claim_with_two_and_of_another_claim
     pair = node.prepare((0, "Tesla T4", "GPU-0"), (2, "Tesla T4", "GPU-2"))
     one = node.prepare((1, "Tesla V100-SXM2-16GB", "GPU-1"))
     container = node.start(cdi_ids=[*pair, *one])
-    until(node.containers, what="podman knows it", seconds=30)
+    until(node.containers, what="podman knows it", seconds=60)
     assert output(container, 3) == [
         "GPU 0: Tesla T4 (UUID: GPU-0)",
         "GPU 1: Tesla V100-SXM2-16GB (UUID: GPU-1)",
@@ -136,14 +136,16 @@ def test_instances_of_one_gpu_are_injected_together_and_twice(node):
 
 def test_a_container_without_a_claim_sees_no_gpu_of_others(node):
     node.prepare((0, "Tesla T4", "GPU-0"))
-    container = node.start("sh", "-c", "ls /usr/bin/nvidia-smi; env | grep -c SIMULATED; sleep 99")
+    # Two streams of a container are two pipes, and nobody knows whose line was first.
+    look = "ls /usr/bin/nvidia-smi 2>&1; env | grep -c SIMULATED; sleep 99"
+    container = node.start("sh", "-c", look)
     assert output(container, 2) == ["ls: /usr/bin/nvidia-smi: No such file or directory", "0"]
 
 
 def test_a_container_that_ends_tells_it_with_its_status_and_leaves_nothing(node):
     ended = threading.Event()
     container = node.start("sh", "-c", 'echo "$GREETING"; exit 3', on_end=ended.set, GREETING="a b")
-    assert ended.wait(30)
+    assert ended.wait(60)
     assert container.status() == 3
     assert container.view().output == ("a b",)
     assert node.containers() == []
@@ -171,7 +173,7 @@ def test_what_podman_refuses_is_in_the_output(node):
     spec.write_text(spec.read_text().replace('"/usr/bin/nvidia-smi"', '""'))
     ended = threading.Event()
     container = node.start(cdi_ids=[cdi_id], on_end=ended.set)
-    assert ended.wait(30)
+    assert ended.wait(60)
     assert container.status() not in (None, 0)
     assert "CDI" in "\n".join(container.view().output)
 
@@ -180,7 +182,7 @@ def test_output_that_is_no_text_or_very_long_does_no_harm(node):
     ended = threading.Event()
     script = "printf '\\377\\n'; i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i + 1)); done"
     container = node.start("sh", "-c", script, on_end=ended.set)
-    assert ended.wait(30)
+    assert ended.wait(60)
     lines = container.view().output
     assert lines[0] == "\ufffd"
     assert len(lines) == podman.LINES

@@ -29,6 +29,8 @@ Fault = options.Fault
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
+_ACCEPT_TURNS = 8
+"""Turns of asyncio's loop in which what was accepted has become a connection; it needs three."""
 
 
 class ApiServer:
@@ -151,6 +153,12 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets running requests end; their watches have been ended before."""
         del sockets
+        # What asyncio is about to accept when its server is closed, it forgets without closing it.
+        for listening in self.servers:
+            for each in listening.sockets:
+                asyncio.get_running_loop().remove_reader(each)
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
         for listening in self.servers:
             listening.close()
         for connection in list(self.server_state.connections):

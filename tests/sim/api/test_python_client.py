@@ -142,8 +142,10 @@ def test_a_pod_is_deleted_with_options(core):
     assert core.list_namespaced_pod("default").items == []
 
 
-def test_the_dynamic_client_finds_its_way(client):
-    dynamic = kubernetes.dynamic.DynamicClient(client)
+def test_the_dynamic_client_finds_its_way(client, tmp_path):
+    # Else it believes what another server at this port offered.
+    cache = tmp_path / "discovery.json"
+    dynamic = kubernetes.dynamic.DynamicClient(client, cache_file=str(cache))
     claims = dynamic.resources.get(api_version="resource.k8s.io/v1", kind="ResourceClaim")
 
     made = claims.create(body=api_objects.claim(), namespace="default")
