@@ -118,7 +118,7 @@ class Server:
         )
         self._handlers: list[grpc.GenericRpcHandler[Any, Any]] = []
         self._server: grpc.Server | None = None
-        self._identity: tuple[int, int] | None = None
+        self._made: os.stat_result | None = None
 
     def add(self, service: str, handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]") -> None:
         """Serve the methods of a service, by their proto names."""
@@ -145,16 +145,14 @@ class Server:
             ) from error
         self._server.start()
         self._hidden.chmod(0o600)
-        status = self._hidden.stat()
-        self._identity = (status.st_dev, status.st_ino)
+        self._made = self._hidden.stat()
         self._hidden.rename(self._path)
 
     def stop(self, grace: float) -> None:
         """Refuse new calls, give running ones `grace` seconds, and take the socket away."""
-        if self._identity is not None:
+        if self._made is not None:
             with contextlib.suppress(FileNotFoundError):
-                status = self._path.stat()
-                if (status.st_dev, status.st_ino) == self._identity:
+                if os.path.samestat(self._path.stat(), self._made):
                     self._path.unlink()
         if self._server is not None:
             self._server.stop(grace).wait(grace + 1)

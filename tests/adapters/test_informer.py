@@ -312,8 +312,8 @@ def test_a_server_that_always_says_gone_is_not_asked_without_a_pause(api, watchi
     assert api.count("watch") + api.count("list") < 12
 
 
-def test_a_change_that_cannot_be_handled_is_told_and_the_next_ones_still_come(api, monkeypatch):
-    monkeypatch.setattr(informer, "FIRST_BACKOFF", 0.02)
+def stumbling(api):
+    """An informer whose `on_change` fails at "bad"; what it was told, and what failed."""
     told, problems = queue.SimpleQueue(), queue.SimpleQueue()
 
     def handle(kind, item):
@@ -323,6 +323,12 @@ def test_a_change_that_cannot_be_handled_is_told_and_the_next_ones_still_come(ap
 
     made = informer.Informer(api.client, CONFIG_MAPS, on_change=handle, on_error=problems.put)
     made.start()
+    return made, told, problems
+
+
+def test_a_change_that_cannot_be_handled_is_told_and_the_next_ones_still_come(api, monkeypatch):
+    monkeypatch.setattr(informer, "FIRST_BACKOFF", 0.02)
+    made, told, problems = stumbling(api)
     assert made.wait_synced(60)
     api.put("bad")
     assert str(problems.get(timeout=60)) == "failed unexpectedly: KeyError: 'spec'"
@@ -335,15 +341,7 @@ def test_a_change_that_cannot_be_handled_is_told_and_the_next_ones_still_come(ap
 def test_one_of_a_list_that_cannot_be_handled_does_not_keep_the_others_back(api):
     for name in ("first", "bad", "last"):
         api.put(name)
-    told, problems = queue.SimpleQueue(), queue.SimpleQueue()
-
-    def handle(kind, item):
-        if item["metadata"]["name"] == "bad":
-            raise KeyError("spec")
-        told.put((kind, item["metadata"]["name"]))
-
-    made = informer.Informer(api.client, CONFIG_MAPS, on_change=handle, on_error=problems.put)
-    made.start()
+    made, told, problems = stumbling(api)
     assert str(problems.get(timeout=60)) == "failed unexpectedly: KeyError: 'spec'"
     assert [told.get(timeout=60) for _ in range(2)] == [("ADDED", "first"), ("ADDED", "last")]
     assert made.wait_synced(60)

@@ -11,19 +11,6 @@ from dra_driver.sim import kubelet
 
 
 @pytest.fixture
-def node(monkeypatch):
-    monkeypatch.setattr(kubelet, "RETRY_SECONDS", 0.1)
-    made = kubelet_node.OneNode()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def agent(node):
-    return node.start_kubelet()
-
-
-@pytest.fixture
 def plugin(node, agent):
     return node.add_plugin()
 

@@ -1,25 +1,11 @@
 """What the kubelet writes to the objects of its pods, and removes."""
 
 import kubelet_node
-import pytest
 from polling import until
 
 from dra_driver.adapters import kube
-from dra_driver.sim import kubelet, plugins
+from dra_driver.sim import plugins
 from dra_driver.sim.api import options
-
-
-@pytest.fixture
-def node(monkeypatch):
-    monkeypatch.setattr(kubelet, "RETRY_SECONDS", 0.1)
-    made = kubelet_node.OneNode()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def agent(node):
-    return node.start_kubelet()
 
 
 def test_the_status_of_a_pod_is_not_written_to_one_that_came_again_by_its_name(

@@ -4,19 +4,11 @@ import threading
 import time
 
 import pytest
-from control_plane import DRIVER, ControlPlane
+from control_plane import ControlPlane
 
 from dra_driver.adapters import kube
 from dra_driver.sim import cluster_state
 from dra_driver.sim.api import options as api_options
-
-
-@pytest.fixture
-def plane(tmp_path):
-    running = ControlPlane(tmp_path)
-    running.add_class(f'device.driver == "{DRIVER}"')
-    yield running
-    running.close()
 
 
 def test_pods_spread_over_equal_nodes(plane):
