@@ -23,7 +23,8 @@ that has more (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`)."""
 
 _MPS_SINCE = (3, 5)
 _TIME_SLICE_SINCE = (7, 0)
-_DRIVER_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+_DRIVER_VERSION = re.compile(r"\d{1,19}(\.\d{1,19}){1,2}")
+"""Numbers that fit into 64 bits, as those of a semantic version have to."""
 
 
 def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:

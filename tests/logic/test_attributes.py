@@ -166,7 +166,10 @@ def test_driver_versions_become_semantic_ones(text, version):
     assert attributes.driver_version(text) == slices.Version(version)
 
 
-@pytest.mark.parametrize("text", [None, "", "580", "580.65.06.01", "580.65-grid", "r580", "580."])
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "580", "580.65.06.01", "580.65-grid", "r580", "580.", "0.20000000000000000000"],
+)
 def test_what_is_no_driver_version_is_left_out(text):
     told = attributes.device(dataclasses.replace(GPU, driver_version=text)).attributes
 
