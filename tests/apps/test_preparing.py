@@ -255,8 +255,11 @@ def test_each_claim_of_a_call_has_its_own_answer(kubelet, cluster, machine):
     "uid", ["../x", "x/../../y", "/etc/passwd", ".", "..", "", "a b", "x\x00", "x" * 64, "-x"]
 )
 def test_a_uid_that_is_not_fit_for_a_file_name_is_refused_and_nothing_is_written(
-    kubelet, machine, uid
+    kubelet, cluster, machine, uid
 ):
+    first = cluster.claim("gpu-0")
+    kubelet.prepare(first)  # answered once the plugin has made its directories
+    kubelet.unprepare(first)
     ref = claims.ClaimRef("default", "odd", claims.ClaimUid(uid))
     before = _tree(machine)
     for answers in (kubelet.ask_prepare(ref), kubelet.ask_unprepare(ref)):
