@@ -28,6 +28,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
     """Set logging up for the process: JSON lines, or text for a person at a terminal."""
     out = stream or sys.stderr
+    lines: Any = _Lines(out)
     console = log_format == "console" or (log_format == "auto" and out.isatty())
     # A trace without the values of variables: a token may be among them.
     trace = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
@@ -48,9 +49,30 @@ def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None =
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=lines),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """Where lines are written.
+
+    A full disk, or a reader that has gone, is no reason to give up what a line would tell of: half
+    a prepare, or a daemon's clients. The line is lost.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """One line."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Have it written now."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def logger(component: str) -> Logger:

@@ -1,6 +1,8 @@
+import contextlib
 import datetime as dt
 import io
 import json
+import pathlib
 import threading
 import urllib.error
 import urllib.request
@@ -84,6 +86,26 @@ def test_every_line_inside_a_block_carries_what_was_bound(logged):
         {"event": "third"} | bound,
         {"event": "after"} | dict.fromkeys(bound),
     ]
+
+
+@pytest.fixture
+def full_disk():
+    # What could not be written stays in the stream's buffer, and closing tries it again.
+    with (
+        contextlib.suppress(OSError),
+        pathlib.Path("/dev/full").open("w", buffering=1) as stream,
+    ):
+        yield stream
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else(logged, full_disk):
+    logged(full_disk)
+    log = telemetry.logger("x")
+    for size in (1, 100_000):
+        log.error("to a full disk", text="x" * size)
+    stream = logged()
+    log.info("to one with room")
+    assert [line["event"] for line in lines(stream)] == ["to one with room"]
 
 
 def test_what_is_bound_ends_with_an_exception(logged):

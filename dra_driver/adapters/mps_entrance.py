@@ -23,9 +23,20 @@ class Entrance:
         self._waiting_room: list[socket.socket] = []
 
     def close(self) -> None:
-        """From now on, clients wait. This process must go on, or they run without MPS."""
+        """From now on, clients wait. This process must go on, or they run without MPS.
+
+        Raises:
+            OSError: it could not be closed, by a full disk for one; it is as it was.
+        """
         if self._waiting_room:
             return
+        try:
+            self._close()
+        except OSError:
+            self._leave_waiting_room()
+            raise
+
+    def _close(self) -> None:
         aside = self._aside()
         listener = _socket()
         self._waiting_room.append(listener)

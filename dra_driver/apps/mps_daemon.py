@@ -111,9 +111,9 @@ class Supervisor:
         failures, problem = 0, ""
         try:
             while True:
-                # First of all: who comes now would run without limits.
-                self._entrance.close()
-                self._domain.say_not_ready()
+                # First of all: who comes now would run without limits. The start tries it again.
+                with contextlib.suppress(OSError):
+                    self._shut()
                 if problem:
                     _log.error("MPS daemon does not run; it is started again", reason=problem)
                 self._kill()
@@ -124,13 +124,21 @@ class Supervisor:
         except _Ending:
             _log.info("MPS daemon ends")
         finally:
-            self._domain.say_not_ready()
-            self._end()
-            self._entrance.remove()
+            try:
+                self._domain.say_not_ready()
+            finally:
+                self._end()
+                self._entrance.remove()
+
+    def _shut(self) -> None:
+        """Clients wait, and nothing is called ready."""
+        self._entrance.close()
+        self._domain.say_not_ready()
 
     def _run_once(self) -> str:
         """Start a daemon, and watch it; why it does not run any more."""
         try:
+            self._shut()
             self._start()
             self._watch()
         except (errors.DriverError, OSError) as error:
@@ -258,9 +266,10 @@ class Supervisor:
     def _bound_output(self) -> None:
         """A daemon writes lines for each client, and runs for months.
 
-        No trouble with its log is worth its clients: what cannot be kept is dropped.
+        No trouble with its log is worth its clients: what cannot be kept is dropped, and a log
+        that cannot be cut short grows.
         """
-        with contextlib.suppress(FileNotFoundError):
+        try:
             if self._output.stat().st_size <= _LOG_BYTES:
                 return
             try:
@@ -268,6 +277,10 @@ class Supervisor:
             except OSError as error:
                 _log.warning("log of the MPS daemon is cut short, and not kept", reason=str(error))
             os.truncate(self._output, 0)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _log.warning("log of the MPS daemon cannot be cut short", reason=str(error))
 
     def _told(self) -> dict[str, Any]:
         return dataclasses.asdict(self._daemon.limits)

@@ -122,3 +122,15 @@ def test_what_a_killed_process_left_is_no_hindrance(place, entrance):
 
     assert knock(place) == errno.EAGAIN
     assert [path.name for path in (place / "pipe").iterdir()] == ["control"]
+
+
+def test_an_entrance_that_cannot_be_closed_now_is_closed_later(place, entrance):
+    hindrance = place / "pipe/control"
+    hindrance.mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        entrance.close()
+    hindrance.rmdir()
+
+    entrance.close()
+
+    assert knock(place) == errno.EAGAIN

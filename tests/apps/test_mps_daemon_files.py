@@ -1,5 +1,6 @@
 """What becomes of a daemon when something is wrong with the files beside it."""
 
+import fcntl
 import os
 import pathlib
 import signal
@@ -30,6 +31,10 @@ def daemon(scene):
 
 def log(daemon):
     return pathlib.Path(daemon.log_dir) / "control.log"
+
+
+def supervisor_log(daemon):
+    return (pathlib.Path(daemon.log_dir) / "supervisor.log").read_text()
 
 
 def limit(scene, daemon, percent):
@@ -67,6 +72,39 @@ def test_a_log_that_cannot_be_kept_is_cut_short_and_ends_no_daemon(scene, daemon
     assert client.is_usable()
     client.close()
     assert mps_scene.process(daemon) == process
+
+
+def test_a_log_that_cannot_be_cut_short_ends_no_daemon(scene, daemon):
+    client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
+    uncut = os.memfd_create("log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.truncate(uncut, 9 * 1024**2)
+    fcntl.fcntl(uncut, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    log(daemon).unlink()
+    log(daemon).symlink_to(f"/proc/{os.getpid()}/fd/{uncut}")
+    limit(scene, daemon, 40)
+    polling.until(
+        lambda: "cannot be cut short" in supervisor_log(daemon), what="word of the log's size"
+    )
+    limit(scene, daemon, 50)
+    assert client.is_usable()
+    client.close()
+    os.close(uncut)
+    assert mps_scene.process(daemon) == process
+
+
+def test_a_daemon_that_dies_while_no_file_can_be_made_is_back_when_one_can(scene, daemon):
+    process, supervisor = mps_scene.process(daemon), mps_scene.supervisor(daemon)
+    hindrance = pathlib.Path(daemon.pipe_dir) / ".new"
+    hindrance.mkdir()
+    mps_scene.kill(process)
+    polling.until(
+        lambda: supervisor_log(daemon).count("does not run") > 1, what="more than one attempt"
+    )
+    hindrance.rmdir()
+
+    mps_scene.ready_after(daemon, process)
+    assert mps_scene.supervisor(daemon) == supervisor
+    assert mps_scene.caps(daemon) == (30, 4 * GIB)
 
 
 def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_clients(scene, daemon):
