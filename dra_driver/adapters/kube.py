@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 from urllib.parse import urlencode
 
-import kubernetes
 import urllib3
 import urllib3.exceptions
 
-from dra_driver.adapters import kube_errors, kube_json, kube_pages, kube_resources
+from dra_driver.adapters import kube_connection, kube_errors, kube_json, kube_pages, kube_resources
 
 Json = dict[str, Any]
 Body = Json | list[Json]
@@ -33,7 +32,7 @@ REQUEST_TIMEOUT = 10.0
 PAGE = 500
 """Objects in one answer to a list; the API's own clients take as many."""
 WATCH_TIMEOUT = 300
-"""Seconds after which the server ends a watch: a dead connection is noticed by then."""
+"""Seconds after which the server ends a watch: one that hangs is noticed by then."""
 
 
 Resource = kube_resources.Resource
@@ -110,21 +109,9 @@ class Client:
         Raises:
             errors.Fatal: neither works.
         """
-        configuration = kubernetes.client.Configuration()
-        try:
-            if kubeconfig is not None:
-                kubernetes.config.load_kube_config(
-                    str(kubeconfig), client_configuration=configuration
-                )
-            else:
-                kubernetes.config.load_incluster_config(client_configuration=configuration)
-        except Exception as error:
-            # A malformed file raises whatever the package stumbles over first.
-            raise kube_errors.no_connection(kubeconfig, error) from error
-        configuration.connection_pool_maxsize = 16
-        self._configuration = configuration
-        self._host = configuration.host.rstrip("/")
-        self._pool = kubernetes.client.ApiClient(configuration).rest_client.pool_manager
+        self._configuration = kube_connection.configuration(kubeconfig)
+        self._host = self._configuration.host.rstrip("/")
+        self._pool = kube_connection.pool(self._configuration)
         self._user_agent = user_agent
 
     def close(self) -> None:
