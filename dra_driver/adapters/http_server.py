@@ -19,6 +19,8 @@ from dra_driver.adapters import tls
 
 MAX_BODY = 8 * 2**20
 """Bytes. An API server takes objects of 3 MiB, and a review can have two."""
+_LARGE_BODY = 256 * 2**10
+"""Bytes. Larger ones are taken one at a time: what JSON becomes in memory is 30 times as big."""
 MAX_CONNECTIONS = 256
 """For one more the connection ends that has asked for nothing for the longest time: who holds them
 open must not keep a kubelet's probes out."""
@@ -143,6 +145,7 @@ class _Listener(http.server.ThreadingHTTPServer):
         self._open: dict[socket.socket, None] = {}
         self._busy: set[socket.socket] = set()
         self._changed = threading.Condition()
+        self.large_body = threading.Lock()
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -242,11 +245,15 @@ class _Timed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        left = self.until - time.monotonic()
+        left = self.left()
         if left <= 0:
             raise TimeoutError("the request took too long")
         self._connection.settimeout(left)
         return self._connection.recv_into(buffer)
+
+    def left(self) -> float:
+        """Seconds until that moment."""
+        return max(0.0, self.until - time.monotonic())
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -279,12 +286,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(400, "Content-Length is not allowed: send a whole number")
         elif len(length) > 15 or int(length) > MAX_BODY:
             self.send_error(413, f"the body is longer than the {MAX_BODY} bytes that are allowed")
+        elif int(length) <= _LARGE_BODY:
+            self._take(int(length))
         else:
-            body = self.rfile.read(int(length))
-            if len(body) < int(length):
-                self.close_connection = True
-                return
-            self._answer(body)
+            self._take_in_turn(int(length))
+
+    def _take_in_turn(self, length: int) -> None:
+        if not self.server.large_body.acquire(timeout=self._timed.left()):
+            self.send_error(503, "other requests as large are being answered: try again")
+            return
+        try:
+            self._take(length)
+        finally:
+            self.server.large_body.release()
+
+    def _take(self, length: int) -> None:
+        body = self.rfile.read(length)
+        if len(body) < length:
+            self.close_connection = True
+            return
+        self._answer(body)
 
     def _answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}

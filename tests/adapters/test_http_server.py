@@ -1,10 +1,10 @@
 import contextlib
-import http.client
 import json
 import socket
 import ssl
 import threading
 
+import http_scene
 import pytest
 import trustme
 
@@ -14,57 +14,9 @@ from dra_driver.adapters import http_server, tls
 NAME = "webhook.dra.svc"
 
 
-class Scene:
-    """A server whose answers are what it was asked, and a client of it."""
-
-    def __init__(self, *, host="127.0.0.1", **options):
-        self.errors = []
-        self.respond = self.echo
-        self.server = http_server.Server(
-            host,
-            0,
-            self._respond,
-            on_error=self.errors.append,
-            **options,
-        )
-        self.server.start()
-
-    def _respond(self, request):
-        return self.respond(request)
-
-    @staticmethod
-    def echo(request):
-        shown = {"method": request.method, "path": request.path, "length": len(request.body)}
-        return http_server.Response(200, json.dumps(shown).encode(), "application/json")
-
-    def connect(self, *, until=60):
-        return socket.create_connection(("127.0.0.1", self.server.port), timeout=until)
-
-    def http(self):
-        return http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-
-    def say(self, text, *, shut=False):
-        """All that comes back to these bytes until the server closes the connection."""
-        with self.connect() as connection:
-            with contextlib.suppress(OSError):
-                # The server may have hung up before.
-                connection.sendall(text)
-                if shut:
-                    connection.shutdown(socket.SHUT_WR)
-            return read_all(connection)
-
-
-def read_all(connection):
-    found = b""
-    with contextlib.suppress(ConnectionError):
-        while piece := connection.recv(65536):
-            found += piece
-    return found
-
-
 @pytest.fixture
 def scene():
-    made = Scene()
+    made = http_scene.Scene()
     yield made
     made.server.stop()
 
@@ -72,7 +24,7 @@ def scene():
 @pytest.fixture
 def hasty():
     """Has no time."""
-    made = Scene(request_seconds=0.2, idle_seconds=0.2)
+    made = http_scene.Scene(request_seconds=0.2, idle_seconds=0.2)
     yield made
     made.server.stop()
 
@@ -85,7 +37,7 @@ def authority():
 @pytest.fixture
 def secured(authority):
     certificate = tls.Certificate()
-    made = Scene(certificate=certificate)
+    made = http_scene.Scene(certificate=certificate)
     made.certificate = certificate
     yield made
     made.server.stop()
@@ -210,7 +162,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(hasty):
 
 
 def test_a_connection_rests_only_so_long():
-    scene = Scene(idle_seconds=0.2)
+    scene = http_scene.Scene(idle_seconds=0.2)
     assert scene.say(b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 200 ")
     scene.server.stop()
 
@@ -270,7 +222,7 @@ def test_while_it_drains_each_answer_closes_its_connection(scene):
 
 
 def test_a_request_in_progress_is_answered_before_it_stops():
-    scene = Scene(request_seconds=60)
+    scene = http_scene.Scene(request_seconds=60)
     asked, go_on = threading.Event(), threading.Event()
 
     def slow(_request):
@@ -287,27 +239,27 @@ def test_a_request_in_progress_is_answered_before_it_stops():
         stopper.join(0.3)
         assert stopper.is_alive()
         go_on.set()
-        assert read_all(connection).endswith(b"done")
+        assert http_scene.read_all(connection).endswith(b"done")
         stopper.join(60)
         assert not stopper.is_alive()
-        assert read_all(idle) == b""
+        assert http_scene.read_all(idle) == b""
     with pytest.raises(ConnectionError):
         scene.connect()
 
 
 def test_a_server_that_never_started_can_be_stopped():
-    server = http_server.Server("127.0.0.1", 0, Scene.echo)
+    server = http_server.Server("127.0.0.1", 0, http_scene.Scene.echo)
     server.stop()
 
 
 def test_without_a_host_every_address_is_listened_at():
-    scene = Scene(host="")
+    scene = http_scene.Scene(host="")
     try:
         addresses = ["127.0.0.1", "::1"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
         for address in addresses:
             with socket.create_connection((address, scene.server.port), timeout=60) as connection:
                 connection.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
-                assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+                assert http_scene.read_all(connection).startswith(b"HTTP/1.1 200 ")
     finally:
         scene.server.stop()
 
@@ -316,9 +268,9 @@ def test_an_address_that_is_taken_is_told(scene):
     with pytest.raises(
         errors.Fatal, match=rf"cannot listen at 127\.0\.0\.1 port {scene.server.port}"
     ):
-        http_server.Server("127.0.0.1", scene.server.port, Scene.echo)
+        http_server.Server("127.0.0.1", scene.server.port, http_scene.Scene.echo)
     with pytest.raises(errors.Fatal, match=r"cannot listen at 127\.0\.0\.1 port 70000"):
-        http_server.Server("127.0.0.1", 70000, Scene.echo)
+        http_server.Server("127.0.0.1", 70000, http_scene.Scene.echo)
 
 
 # TLS
@@ -333,7 +285,7 @@ def speak(scene, authority, **options):
     ):
         certificate = connection.getpeercert(binary_form=True)
         connection.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
-        return read_all(connection), certificate
+        return http_scene.read_all(connection), certificate
 
 
 def test_without_a_certificate_connections_are_closed(secured):
@@ -354,7 +306,7 @@ def test_a_certificate_can_change_while_a_connection_is_open(secured, authority)
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert before != after
         connection.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
-        assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+        assert http_scene.read_all(connection).startswith(b"HTTP/1.1 200 ")
 
 
 def test_who_speaks_no_tls_or_shakes_no_hands_harms_nobody(secured, authority):
@@ -368,7 +320,7 @@ def test_who_speaks_no_tls_or_shakes_no_hands_harms_nobody(secured, authority):
 def test_who_shakes_no_hands_is_cut_off(authority):
     certificate = tls.Certificate()
     certificate.use(*issue(authority))
-    scene = Scene(certificate=certificate, request_seconds=0.2)
+    scene = http_scene.Scene(certificate=certificate, request_seconds=0.2)
     assert scene.say(b"") == b""
     scene.server.stop()
     assert scene.errors == []
