@@ -12,6 +12,8 @@ from dra_driver.logic import diagnosis
 START_SECONDS = 5.0
 """How long a plugin may take from its sockets to its state, by which it is known as ours."""
 _POLL_SECONDS = 0.05
+_ANSWER_SECONDS = 10.0
+"""How long a plugin may take to tell its name; where nobody listens that is known at once."""
 
 _KERNEL_THREADS = 2, "kthreadd"
 """Process 2 of a node is the parent of the kernel's threads (`rest_init` in Linux' `init/main.c`),
@@ -70,7 +72,7 @@ def _plugins(registry: pathlib.Path) -> Iterator[diagnosis.Neighbour]:
     for path in sorted(registry.glob("*.sock")):
         try:
             with dra_grpc.Client(str(path)) as client:
-                info = client.get_info()
+                info = client.get_info(_ANSWER_SECONDS)
         except errors.Retryable:
             continue
         yield diagnosis.Neighbour(str(path), info.name, info.endpoint)

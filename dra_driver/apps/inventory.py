@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -129,14 +130,14 @@ class Inventory:
             errors.Retryable: it did not come back, from this look or an earlier one.
         """
         seen: list[Snapshot] = []
-        seconds = max(seconds, LEAST_LOOK)
-        if self._looking.acquire(timeout=seconds):
+        deadline = time.monotonic() + max(seconds, LEAST_LOOK)
+        if self._looking.acquire(timeout=max(seconds, LEAST_LOOK)):
             self._looking.release()
             look = threading.Thread(
                 target=lambda: seen.append(self.look()), name="look", daemon=True
             )
             look.start()
-            look.join(seconds)
+            look.join(max(deadline - time.monotonic(), 0.0))
         if not seen:
             raise errors.Retryable(SLOW)
         return seen[0]

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, locks, records
-from dra_driver.apps import inventory, partitioning, sharing
+from dra_driver.apps import inventory, partitioning, releases, sharing
 from dra_driver.logic import cdi, planning
 from dra_driver.model import claims, devices, prepared, shares
 
@@ -96,7 +96,7 @@ class Preparer:
         self._stopping = stopping
         self._on_change = on_change
         self._on_prepared = on_prepared
-        self._released = threading.Condition()
+        self._releases = releases.Releases()
         self._log = telemetry.logger("preparer")
 
     def prepare(self, ref: claims.ClaimRef, seconds: float) -> tuple[prepared.PreparedDevice, ...]:
@@ -132,21 +132,21 @@ class Preparer:
             if not only_if():
                 return
             self._patiently(deadline, lambda: self._undo_locked(ref.uid, deadline))
-        with self._released:
-            self._released.notify_all()
+        self._releases.tell()
         self._on_change()
 
     def _patiently(self, deadline: float, attempt: Callable[[], T]) -> T:
         """What `attempt` gives; what may work in a moment is tried again while there is time."""
         while True:
+            # What is given back during the attempt may be what it lacks.
+            seen = self._releases.count
             try:
                 return attempt()
             except errors.Retryable as error:
                 if time.monotonic() + LOOK_AGAIN > deadline or self._stopping.is_set():
                     raise
                 self._log.info("waiting", reason=str(error))
-            with self._released:
-                self._released.wait(LOOK_AGAIN)
+            self._releases.wait(seen, LOOK_AGAIN)
 
     def _attempt(
         self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float

@@ -7,13 +7,15 @@ import tempfile
 
 import api_cluster
 import mig_node
+import mps_pods_scene
+import mps_scene
 import nursery
 import plugin_process
 import plugin_victim
 import pytest
 import sharing_node
 
-from dra_driver.apps import preparing
+from dra_driver.apps import inventory, preparing
 from dra_driver.model import prepared
 from dra_driver.sim import gpu_faults
 
@@ -55,7 +57,8 @@ def plugin(new_plugin):
 
 @pytest.fixture
 def kubelet(plugin, machine):
-    """What calls it; claims that a test leaves are unprepared."""
+    """What calls it, once it serves calls; claims that a test leaves are unprepared."""
+    plugin.kubelet.unprepare()
     yield plugin.kubelet
     for path in sorted(machine.records.glob("*.json")):
         plugin.kubelet.unprepare(prepared.decode(path.read_text()).ref)
@@ -116,6 +119,8 @@ def api():
 def new_node(tmp_path, api, monkeypatch):
     """Makes nodes in this process, on the same directories; one made later is a restart."""
     monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
+    # However short a call: no look at simulated GPUs hangs.
+    monkeypatch.setattr(inventory, "LEAST_LOOK", mig_node.SECONDS)
     made = []
 
     def make(gpus="h100-80gb-hbm3:2", **options):
@@ -181,6 +186,39 @@ def starter():
 
 
 @pytest.fixture
+def place():
+    """Where MPS daemons of one test are."""
+    made = mps_scene.Scene()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pods_cluster(cluster):
+    """That API server, with the namespace of the pods of MPS daemons."""
+    return mps_pods_scene.with_namespace(cluster)
+
+
+@pytest.fixture
+def pods(pods_cluster, place):
+    """What runs those pods; the daemons are in that place."""
+    with mps_pods_scene.running_pods(pods_cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def launchers(pods_cluster, place, pods):
+    """Makes launchers of such pods."""
+    return mps_pods_scene.Launchers(pods_cluster, place)
+
+
+@pytest.fixture
+def launcher(launchers):
+    """One of them."""
+    return launchers.new()
+
+
+@pytest.fixture
 def users():
     """Claims with configs and shares, without an API server."""
     return sharing_node.Claims()
@@ -190,6 +228,7 @@ def users():
 def new_host(users, starter, monkeypatch):
     """Makes nodes that share GPUs, on the same directories; one made later is a restart."""
     monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(inventory, "LEAST_LOOK", mig_node.SECONDS)
     root = pathlib.Path(tempfile.mkdtemp(prefix="sharing-", dir="/tmp"))
     made = []
 

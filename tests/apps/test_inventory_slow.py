@@ -1,10 +1,12 @@
 """NVML that does not come back, as it happens with a sick card."""
 
 import threading
+import types
 
 import api_cluster
 import mig_node
 import plugin_process
+import polling
 import pytest
 
 from dra_driver import errors
@@ -45,7 +47,43 @@ def test_a_look_that_does_not_come_back_is_waited_for_no_longer_than_there_is_ti
     for _ in range(3):
         with pytest.raises(errors.Retryable, match="NVML does not come back"):
             gpus.look_within(0)
+        polling.until(lambda: source.looks, what="the first look")
     assert source.looks == 1
+
+
+def test_the_wait_for_another_look_is_part_of_the_time(gpus, monkeypatch):
+    clock, waits = types.SimpleNamespace(now=0.0), []
+
+    class OtherLook:
+        """Ends after 30 s."""
+
+        def acquire(self, timeout):
+            assert timeout == 42
+            clock.now += 30
+            return True
+
+        def release(self):
+            pass
+
+    class Look:
+        """Does not come back."""
+
+        def __init__(self, **_):
+            pass
+
+        def start(self):
+            pass
+
+        def join(self, timeout):
+            waits.append(timeout)
+
+    monkeypatch.setattr(gpus, "_looking", OtherLook())
+    time = types.SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr(inventory, "time", time)
+    monkeypatch.setattr(inventory, "threading", types.SimpleNamespace(Thread=Look))
+    with pytest.raises(errors.Retryable, match="NVML does not come back"):
+        gpus.look_within(42)
+    assert waits == [12]
 
 
 def test_once_nvml_comes_back_the_next_look_sees_what_is_there(gpus, source):

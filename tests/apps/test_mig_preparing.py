@@ -1,5 +1,7 @@
 """Claims for partitions: MIG instances are made where they were allocated, and unmade."""
 
+import types
+
 import mig_node
 import pytest
 
@@ -208,3 +210,17 @@ def test_whoever_only_looks_at_a_partition_neither_makes_nor_destroys_it(node, a
     assert node.instances() == [(19, 6, 1)]
     node.unprepare(ref)
     assert node.is_clean()
+
+
+def test_what_is_given_back_before_the_wait_for_it_is_not_waited_for(node, api, monkeypatch):
+    holder, ref = api.make(FIRST), api.make(FIRST)
+    node.prepare(holder)
+    # Its pod has ended; the kubelet gives it back when the other claim is about to wait.
+    api.delete(holder)
+    log = types.SimpleNamespace(info=lambda *_, **__: node.unprepare(holder))
+    monkeypatch.setattr(node.preparer, "_log", log)
+    waits = []
+    condition = node.preparer._releases._condition
+    monkeypatch.setattr(condition, "wait", waits.append)
+    node.prepare(ref)
+    assert (node.instances(), waits) == ([(19, 6, 1)], [])
