@@ -97,7 +97,7 @@ def process(daemon: mps.Daemon) -> pids.Process:
 
 def kill(victim: pids.Process) -> None:
     assert pids.send(victim, signal.SIGKILL)
-    assert pids.wait(victim, 30)
+    assert pids.wait(victim, 60)
 
 
 def ready_after(daemon: mps.Daemon, old: pids.Process) -> pids.Process:
@@ -132,6 +132,12 @@ def processes_of(daemon: mps.Daemon) -> list[int]:
     return found
 
 
+def runs_nothing(daemon: mps.Daemon) -> bool:
+    """True once nothing runs for it; servers of a daemon that is killed end a moment after it."""
+    polling.until(lambda: processes_of(daemon) == [], what="the end of all processes")
+    return True
+
+
 def in_background(action) -> threading.Thread:
     thread = threading.Thread(target=action, daemon=True)
     thread.start()
@@ -143,7 +149,7 @@ def waiting_client(daemon: mps.Daemon):
     pool = concurrent.futures.ThreadPoolExecutor(1)
     future = pool.submit(caps, daemon)
     pool.shutdown(wait=False)
-    return lambda: future.result(30)
+    return lambda: future.result(60)
 
 
 def replace(program: pathlib.Path, text: str) -> None:

@@ -18,7 +18,7 @@ from dra_driver import errors
 from dra_driver.adapters import files, mounts, pids
 from dra_driver.model import mps
 
-_NAMED_SECONDS = 2.0
+_NAMED_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 
 

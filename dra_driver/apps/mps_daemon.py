@@ -190,6 +190,9 @@ class Supervisor:
         if wanted != self._daemon.limited(wanted.limits):
             _log.error("of a daemon that runs only limits can change", wanted=str(wanted))
             return
+        if wanted == self._daemon and self._has_said_ready():
+            # Told of twice: to be not ready for a moment would pass for a daemon that is down.
+            return
         self._daemon = wanted
         self._domain.say_not_ready()
         try:
@@ -204,6 +207,15 @@ class Supervisor:
             self._pause(_RETRY_SECONDS)
             return
         _log.info("MPS daemon has other limits", **self._told())
+
+    def _has_said_ready(self) -> bool:
+        ready = self._domain.ready()
+        return (
+            ready is not None
+            and self._child is not None
+            and ready.pid == self._child.pid
+            and ready.limits == self._daemon.limits
+        )
 
     def _say_ready(self) -> None:
         process = None if self._child is None else pids.find(self._child.pid)

@@ -17,16 +17,9 @@ GIB = 1024**3
 
 
 @pytest.fixture
-def scene():
-    scene = mps_scene.Scene()
-    yield scene
-    scene.close()
-
-
-@pytest.fixture
-def daemon(scene):
+def daemon(place):
     """One that is ready."""
-    return scene.started(scene.daemon())
+    return place.started(place.daemon())
 
 
 def log(daemon):
@@ -37,20 +30,32 @@ def supervisor_log(daemon):
     return (pathlib.Path(daemon.log_dir) / "supervisor.log").read_text()
 
 
-def limit(scene, daemon, percent):
+def limit(place, daemon, percent):
     """Have its supervisor, which then looks at the log as well, give it other limits."""
     changed = daemon.limited(mps.Limits(percent, GIB))
-    scene.launcher().start(changed)
-    scene.launcher().wait_ready(changed, 60)
+    place.launcher().start(changed)
+    place.launcher().wait_ready(changed, 60)
 
 
-def test_a_log_that_somebody_removes_ends_no_daemon(scene, daemon):
+def test_a_description_that_says_the_same_again_does_not_make_a_daemon_unready(daemon):
+    said = pathlib.Path(daemon.directory) / "ready"
+    before = (said.stat().st_ino, said.stat().st_mtime_ns)
+    # What follows a look at the description.
+    with log(daemon).open("ab") as file:
+        file.write(b"x" * 9 * 1024**2)
+    pids.send(mps_scene.supervisor(daemon), signal.SIGHUP)
+    polling.until(log(daemon).with_suffix(".log.1").exists, what="a log that was cut short")
+
+    assert (said.stat().st_ino, said.stat().st_mtime_ns) == before
+
+
+def test_a_log_that_somebody_removes_ends_no_daemon(place, daemon):
     client, process, supervisor = (
         mps_scene.connect(daemon), mps_scene.process(daemon), mps_scene.supervisor(daemon)
     )  # fmt: skip
     log(daemon).unlink()
-    limit(scene, daemon, 40)
-    limit(scene, daemon, 50)
+    limit(place, daemon, 40)
+    limit(place, daemon, 50)
     assert client.is_usable()
     client.close()
     assert mps_scene.process(daemon) == process
@@ -61,38 +66,38 @@ def test_a_log_that_somebody_removes_ends_no_daemon(scene, daemon):
     assert mps_scene.caps(daemon) == (50, GIB)
 
 
-def test_a_log_that_cannot_be_kept_is_cut_short_and_ends_no_daemon(scene, daemon):
+def test_a_log_that_cannot_be_kept_is_cut_short_and_ends_no_daemon(place, daemon):
     client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
     log(daemon).with_suffix(".log.1").mkdir()
     with log(daemon).open("ab") as file:
         file.write(b"x" * 9 * 1024**2)
-    limit(scene, daemon, 40)
+    limit(place, daemon, 40)
     polling.until(lambda: log(daemon).stat().st_size < 1024**2, what="a shorter log")
-    limit(scene, daemon, 50)
+    limit(place, daemon, 50)
     assert client.is_usable()
     client.close()
     assert mps_scene.process(daemon) == process
 
 
-def test_a_log_that_cannot_be_cut_short_ends_no_daemon(scene, daemon):
+def test_a_log_that_cannot_be_cut_short_ends_no_daemon(place, daemon):
     client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
     uncut = os.memfd_create("log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.truncate(uncut, 9 * 1024**2)
     fcntl.fcntl(uncut, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     log(daemon).unlink()
     log(daemon).symlink_to(f"/proc/{os.getpid()}/fd/{uncut}")
-    limit(scene, daemon, 40)
+    limit(place, daemon, 40)
     polling.until(
         lambda: "cannot be cut short" in supervisor_log(daemon), what="word of the log's size"
     )
-    limit(scene, daemon, 50)
+    limit(place, daemon, 50)
     assert client.is_usable()
     client.close()
     os.close(uncut)
     assert mps_scene.process(daemon) == process
 
 
-def test_a_daemon_that_dies_while_no_file_can_be_made_is_back_when_one_can(scene, daemon):
+def test_a_daemon_that_dies_while_no_file_can_be_made_is_back_when_one_can(place, daemon):
     process, supervisor = mps_scene.process(daemon), mps_scene.supervisor(daemon)
     hindrance = pathlib.Path(daemon.pipe_dir) / ".new"
     hindrance.mkdir()
@@ -107,7 +112,7 @@ def test_a_daemon_that_dies_while_no_file_can_be_made_is_back_when_one_can(scene
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
 
 
-def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_clients(scene, daemon):
+def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_clients(place, daemon):
     client, supervisor = mps_scene.connect(daemon), mps_scene.supervisor(daemon)
     # What is written aside cannot be, as on a full disk.
     aside = pathlib.Path(daemon.directory) / ".ready.new"
@@ -118,7 +123,7 @@ def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_cli
     said = pathlib.Path(daemon.log_dir) / "supervisor.log"
     polling.until(lambda: "could not be changed" in said.read_text(encoding="utf-8"))
     aside.rmdir()
-    scene.launcher().wait_ready(changed, 60)
+    place.launcher().wait_ready(changed, 60)
     assert mps_scene.supervisor(daemon) == supervisor
     assert client.is_usable()
     client.close()
@@ -126,7 +131,7 @@ def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_cli
 
 
 def test_a_file_that_goes_while_its_directory_is_removed_is_no_reason_to_leave_the_rest(
-    scene, daemon, monkeypatch
+    place, daemon, monkeypatch
 ):
     unlink = os.unlink
 
@@ -136,12 +141,12 @@ def test_a_file_that_goes_while_its_directory_is_removed_is_no_reason_to_leave_t
             raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "unlink", as_another_does)
-    scene.launcher().stop(daemon, 10)
+    place.launcher().stop(daemon, 60)
     assert not pathlib.Path(daemon.directory).exists()
 
 
 def test_a_directory_that_cannot_be_removed_now_is_an_error_that_may_pass(
-    scene, daemon, monkeypatch
+    place, daemon, monkeypatch
 ):
     rmdir = os.rmdir
 
@@ -153,6 +158,6 @@ def test_a_directory_that_cannot_be_removed_now_is_an_error_that_may_pass(
     with monkeypatch.context() as patched:
         patched.setattr(os, "rmdir", refusing)
         with pytest.raises(errors.Retryable, match=rf"{daemon.id} cannot be removed: .*not empty"):
-            scene.launcher().stop(daemon, 10)
-    scene.launcher().stop(daemon, 10)
+            place.launcher().stop(daemon, 60)
+    place.launcher().stop(daemon, 60)
     assert not pathlib.Path(daemon.directory).exists()
