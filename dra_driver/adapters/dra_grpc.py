@@ -155,7 +155,8 @@ class Server:
                 if os.path.samestat(self._path.stat(), self._made):
                     self._path.unlink()
         if self._server is not None:
-            self._server.stop(grace).wait(grace + 1)
+            # As it ends gRPC removes the hidden name, whoever has that by then: it is waited for.
+            self._server.stop(grace).wait(grace + 3)
         self._executor.shutdown(wait=False)
 
 

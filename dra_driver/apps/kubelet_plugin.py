@@ -112,10 +112,12 @@ class KubeletPlugin:
 
     def _has_older(self) -> bool:
         """Whether an instance serves the node already, as in a rolling update."""
-        agent = self._agent
-        if agent is not None and agent.serves:
-            return agent.has_others()
-        return bool(self._config.rolling_update_uid) and instances.any_alive(self._config.state)
+        # This one would pass for an older one while it is being made known.
+        with self._serving:
+            agent = self._agent
+            if agent is not None and agent.serves:
+                return agent.has_others()
+            return bool(self._config.rolling_update_uid) and instances.any_alive(self._config.state)
 
     def _succeed(self, stop: threading.Event) -> None:
         """Take over from an older instance."""

@@ -126,8 +126,9 @@ class Publisher:
                 if rewrites > 5:
                     self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
                 last_rewrite = time.monotonic()
-            self._wait(PAUSE)
-            self._wake.wait(LOOK_AGAIN)
+            # What woke it for the end may have been cleared above.
+            if not self._stop.wait(PAUSE):
+                self._wake.wait(LOOK_AGAIN)
 
     def _wait(self, seconds: float) -> None:
         self._stop.wait(seconds)

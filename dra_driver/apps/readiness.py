@@ -80,8 +80,9 @@ class Readiness:
                 self._look()
             except Exception:  # noqa: BLE001 - a thread that ends would never tell anything again
                 self._log.exception("looking for what is missing failed unexpectedly")
-            self._stop.wait(PAUSE)
-            self._wake.wait(LOOK_AGAIN)
+            # What woke it for the end may have been cleared above.
+            if not self._stop.wait(PAUSE):
+                self._wake.wait(LOOK_AGAIN)
 
     def _look(self) -> None:
         if self._doubted.is_set():

@@ -78,7 +78,7 @@ def test_an_order_that_has_to_wait_is_asked_for_again(scene, node, api):
         node.prepare(api.make(device))
         made.smallest()
     assert made.offers._timer is not None
-    made.offers._timer.join(30)
+    made.offers._timer.join(60)
     assert made.reminded == [made.now]
 
 
@@ -87,14 +87,14 @@ def test_an_order_that_has_to_wait_is_asked_for_though_the_last_reminder_is_not_
 ):
     made = scene(0.01)
     inside, leave = threading.Event(), threading.Event()
-    made.offers._later = lambda: (inside.set(), leave.wait(30))
+    made.offers._later = lambda: (inside.set(), leave.wait(60))
     devices = [f"gpu-{card}-mig-1g10gb-19-{start}" for start in (0, 6) for card in (0, 1)]
     made.smallest()
     for device in devices[:2]:
         node.prepare(api.make(device))
         made.smallest()
     first = made.offers._timer
-    assert inside.wait(30)
+    assert inside.wait(60)
     made.now += 0.01
     made.smallest()
     for device in devices[2:]:
@@ -102,7 +102,7 @@ def test_an_order_that_has_to_wait_is_asked_for_though_the_last_reminder_is_not_
         made.smallest()
     assert made.offers._timer is not first
     leave.set()
-    first.join(30)
+    first.join(60)
 
 
 def test_without_a_pause_every_new_order_comes_at_once(scene, node, api):

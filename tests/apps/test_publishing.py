@@ -44,7 +44,22 @@ def changed(published, cluster):
     return change
 
 
-def test_a_slice_holds_the_gpus_of_the_node_and_belongs_to_the_node(published, cluster, machine):
+def in_this_process(cluster, wanted):
+    """A publisher that is not started."""
+    return publishing.Publisher(
+        cluster.client,
+        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
+        wanted=wanted,
+        may_publish=lambda: True,
+        on_error=lambda: None,
+    )
+
+
+def test_a_slice_holds_the_gpus_of_the_node_and_belongs_to_the_node(
+    own_plugin, own_cluster, own_machine
+):
+    own_plugin().start()
+    published = own_cluster.wait_devices("gpu-0", "gpu-1")
     assert len(published) == 1
     metadata = published[0]["metadata"]
     assert metadata["generateName"] == "00000-gpu.nvidia.com-node-1-"
@@ -53,7 +68,7 @@ def test_a_slice_holds_the_gpus_of_the_node_and_belongs_to_the_node(published, c
             "apiVersion": "v1",
             "kind": "Node",
             "name": "node-1",
-            "uid": cluster.node_uid(),
+            "uid": own_cluster.node_uid(),
             "controller": True,
         }
     ]
@@ -67,7 +82,7 @@ def test_a_slice_holds_the_gpus_of_the_node_and_belongs_to_the_node(published, c
         "timeSliceCapable": {"bool": True},
     }
     h100 = common | {
-        "uuid": {"string": machine.uuid("gpu-0")},
+        "uuid": {"string": own_machine.uuid("gpu-0")},
         "index": {"int": 0},
         "minor": {"int": 0},
         "productName": {"string": "NVIDIA H100 80GB HBM3"},
@@ -79,7 +94,7 @@ def test_a_slice_holds_the_gpus_of_the_node_and_belongs_to_the_node(published, c
         "migCapable": {"bool": True},
     }
     t4 = common | {
-        "uuid": {"string": machine.uuid("gpu-1")},
+        "uuid": {"string": own_machine.uuid("gpu-1")},
         "index": {"int": 1},
         "minor": {"int": 1},
         "productName": {"string": "Tesla T4"},
@@ -205,13 +220,7 @@ def test_a_slice_whose_create_got_no_answer_is_not_made_twice_though_the_watch_i
         is_first = call.verb == "create" and asked.count("create") == 1
         return options.Fault(drop="after") if is_first else None
 
-    publisher = publishing.Publisher(
-        own_cluster.client,
-        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
-        wanted=lambda *_: [logic.Content()],
-        may_publish=lambda: True,
-        on_error=lambda: None,
-    )
+    publisher = in_this_process(own_cluster, lambda *_: [logic.Content()])
     with own_cluster.faults.where(rule):
         publisher.start()
         api_cluster.wait_for(lambda: len(asked) > len(["list", "watch", "create"]), "another try")
@@ -308,12 +317,8 @@ def test_what_is_wanted_is_looked_at_again_though_nobody_tells_of_a_change(
 ):
     monkeypatch.setattr(publishing, "LOOK_AGAIN", 0.05)
     wanted = []
-    publisher = publishing.Publisher(
-        own_cluster.client,
-        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
-        wanted=lambda _published, _layout: [logic.Content(tuple(wanted))],
-        may_publish=lambda: True,
-        on_error=lambda: None,
+    publisher = in_this_process(
+        own_cluster, lambda _published, _layout: [logic.Content(tuple(wanted))]
     )
     publisher.start()
     assert publisher.wait_published(api_cluster.DEADLINE)
@@ -331,13 +336,7 @@ def test_what_has_not_changed_is_not_written_out_and_compared_again(own_cluster,
     monkeypatch.setattr(
         logic, "contents", lambda offered: compared.append(len(asked)) or contents(offered)
     )
-    publisher = publishing.Publisher(
-        own_cluster.client,
-        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
-        wanted=lambda *_: asked.append(1) or [logic.Content()],
-        may_publish=lambda: True,
-        on_error=lambda: None,
-    )
+    publisher = in_this_process(own_cluster, lambda *_: asked.append(1) or [logic.Content()])
     publisher.start()
     assert publisher.wait_published(api_cluster.DEADLINE)
     api_cluster.wait_for(lambda: compared and len(asked) > compared[-1] + 20, "twenty looks")
@@ -346,6 +345,23 @@ def test_what_has_not_changed_is_not_written_out_and_compared_again(own_cluster,
     body["spec"]["pool"]["generation"] += 1
     own_cluster.client.replace(kube.SLICES, body)
     api_cluster.wait_for(lambda: len(compared) > before, "a look at the changed slice")
+    publisher.stop()
+
+
+def test_a_stop_at_the_moment_of_a_look_is_not_slept_through(own_cluster, monkeypatch):
+    monkeypatch.setattr(publishing, "LOOK_AGAIN", 10 * api_cluster.DEADLINE)
+    publisher = in_this_process(own_cluster, lambda *_: None)
+    clear = publisher._wake.clear
+
+    def stopped_meanwhile():
+        publisher._stop.set()
+        publisher._wake.set()
+        clear()
+
+    monkeypatch.setattr(publisher._wake, "clear", stopped_meanwhile)
+    publisher.start()
+    publisher._thread.join(api_cluster.DEADLINE)
+    assert not publisher._thread.is_alive()
     publisher.stop()
 
 
@@ -362,13 +378,7 @@ def test_an_outage_is_told_anew_though_nothing_was_written_since_the_last_one(
             raise errors.Retryable("no answer")
         return [logic.Content()]
 
-    publisher = publishing.Publisher(
-        own_cluster.client,
-        publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
-        wanted=wanted,
-        may_publish=lambda: True,
-        on_error=lambda: None,
-    )
+    publisher = in_this_process(own_cluster, wanted)
     with structlog.testing.capture_logs() as lines:
         publisher.start()
         for count in (1, 2):

@@ -1,10 +1,14 @@
 """An update with surge: the new instance takes over when it does no worse than the old one."""
 
+import threading
+
 import api_cluster
+import plugin_process
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.apps import probe, succession
+from dra_driver.adapters import instances
+from dra_driver.apps import kubelet_plugin, probe, succession
 from dra_driver.sim import gpu_errors, gpu_faults
 from dra_driver.sim.api import options
 
@@ -14,10 +18,12 @@ WRITTEN = "ResourceSlices written"
 
 
 @pytest.fixture
-def old(own_plugin, own_cluster):
+def old(own_plugin, own_cluster, probed):
     plugin = own_plugin(rolling_update_uid=OLD).start()
     own_cluster.wait_devices("gpu-0", "gpu-1")
     plugin.register()
+    # It hears of its slices a moment after they are there.
+    api_cluster.wait_for(lambda: probed(OLD) == ("", ""), "ready")
     return plugin
 
 
@@ -110,8 +116,14 @@ def test_one_that_may_not_write_slices_does_not_take_over(old, new_one, own_clus
         )
     ):
         new = new_one()
-        new.wait_log("waiting", level="warning")
-        assert "slices are not yours" in new.log("waiting")[-1]["reason"]
+        api_cluster.wait_for(
+            lambda: [
+                line
+                for line in new.log("waiting", level="warning")
+                if "slices are not yours" in line["reason"]
+            ],
+            new.log_text(),
+        )
         assert not new.registration_socket.exists()
     takes_over(new)
     api_cluster.wait_for(lambda: probed(NEW) == ("", ""), "ready")
@@ -145,6 +157,39 @@ def test_one_that_waits_takes_over_when_the_old_one_ends(old, new_one, own_machi
     assert "CDI directory" in probed(NEW)[0]
     assert succession.DEFERS not in probed(NEW)[0]
     assert probed(NEW)[1] == ""
+
+
+def test_one_that_makes_itself_known_does_not_take_itself_for_an_older_one(own_machine):
+    config = settings.KubeletPlugin(
+        node_name=api_cluster.NODE, kubelet_root=own_machine.kubelet, rolling_update_uid=NEW
+    )
+    config.state.mkdir(parents=True)
+    plugin = kubelet_plugin.KubeletPlugin(config, lambda: None, user_agent="test")
+    known, go_on, answers = threading.Event(), threading.Event(), []
+
+    class Agent:
+        serves = False
+
+        def serve(self):
+            self.instance = instances.Instances(config.state)
+            known.set()
+            assert go_on.wait(api_cluster.DEADLINE)
+            self.serves = True
+
+        def has_others(self):
+            return self.instance.has_others()
+
+    plugin._serves, agent = True, Agent()
+    served = plugin_process.in_background(lambda: plugin._employ(agent))
+    assert known.wait(api_cluster.DEADLINE)
+    asked = plugin_process.in_background(lambda: answers.append(plugin._has_older()))
+    # If nothing keeps it from an answer, it gives one now.
+    asked.join(0.2)
+    go_on.set()
+    for thread in (served, asked):
+        thread.join(api_cluster.DEADLINE)
+    agent.instance.close()
+    assert answers == [False]
 
 
 def test_one_that_is_stopped_while_it_waits_ends_at_once(old, new_one, own_machine):
