@@ -52,8 +52,10 @@ class PretendedEngine:
     def start(self, container: runtime.Container, on_end: Callable[[], None]) -> PretendedContainer:
         if container.name in self.refuse:
             raise self.refuse[container.name]
-        self.started.append(PretendedContainer(container, on_end))
-        return self.started[-1]
+        # Pods are started side by side: the last of the list may be another's.
+        made = PretendedContainer(container, on_end)
+        self.started.append(made)
+        return made
 
     def close(self) -> None:
         self.closed = True
@@ -219,3 +221,17 @@ def container(name: str, *uses: Json) -> Json:
 def pod_claims(pod: Json, **names: str | None) -> claim_cache.PodClaims:
     """The claims of a pod as the kubelet's claim cache takes them."""
     return claim_cache.PodClaims("default", pod["metadata"]["uid"], names)
+
+
+def uid(pod: Json) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def conditions(pod: Json) -> dict[str, str]:
+    """The status of each condition."""
+    return {item["type"]: item["status"] for item in pod["status"]["conditions"]}
+
+
+def states(pod: Json) -> dict[str, Json]:
+    """The state of each container."""
+    return {item["name"]: item["state"] for item in pod["status"]["containerStatuses"]}

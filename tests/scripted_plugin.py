@@ -5,6 +5,8 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import polling
+
 from dra_driver.adapters import dra_grpc
 from dra_driver.model import claims, prepared
 
@@ -104,3 +106,8 @@ class ScriptedPlugin:
         if hold is not None:
             hold.wait(DEADLINE)
         return {ref.uid: script(ref) for ref in refs}
+
+
+def wait_registered(plugin: ScriptedPlugin) -> None:
+    """Wait until the kubelet has told the plugin, once, that it is registered."""
+    polling.until(lambda: plugin.statuses == [(True, "")], what=f"{plugin.name} is registered")

@@ -225,6 +225,7 @@ class Cluster:
             errors.Retryable: the scheduler does not come to know them.
         """
         deadline = time.monotonic() + seconds
+        nodes: list[Json] = []
         slices: list[Json] = []
         waiting = set(self.nodes)
         while waiting and not stop.is_set():
@@ -232,6 +233,7 @@ class Cluster:
                 self.nodes[name].check_alive()
             # A machine that is busy with the start may answer late.
             with contextlib.suppress(kube.Unavailable):
+                nodes = self.client.list(kube.NODES)[0]
                 slices = self.client.list(kube.SLICES)[0]
                 waiting = set(self.nodes) - _published(slices)
             if waiting and time.monotonic() > deadline:
@@ -247,7 +249,7 @@ class Cluster:
                 stop.wait(LOOK_SECONDS)
         if stop.is_set():
             return False
-        self._scheduler.wait_known(self.client.list(kube.NODES)[0], slices)
+        self._scheduler.wait_known(nodes, slices)
         return True
 
     def stop(self) -> None:

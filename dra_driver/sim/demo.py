@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from dra_driver import errors
-from dra_driver.adapters import terminal
+from dra_driver.adapters import kube, terminal
 from dra_driver.logic import emulation
 from dra_driver.sim import cluster, gpu_state, manifests, observing, outcome, podman, runtime
 
@@ -125,9 +125,10 @@ def _play(
         embedded.start()
         if not embedded.wait_ready(stop):
             return None
-    shown.step(f"Nodes are ready: {len(embedded.devices())} devices published")
     observer = observing.Observer(embedded)
-    result = observer.look()
+    result = _look(observer, stop, SETTLE_SECONDS)
+    count = sum(len(devices) for devices in result.nodes.values())
+    shown.step(f"Nodes are ready: {count} devices published")
     for number, objects in enumerate(steps, start=1):
         manifests.apply(embedded.client, objects)
         which = f", step {number} of {len(steps)}" if len(steps) > 1 else ""
@@ -154,7 +155,7 @@ def _settle(
     start = time.monotonic()
     last, last_change = None, start
     while True:
-        result = observer.look()
+        result = _look(observer, stop, options.timeout)
         now = time.monotonic()
         if result != last:
             last, last_change = result, now
@@ -167,6 +168,22 @@ def _settle(
         progress.update(_progress(result))
         observer.check_alive()
         stop.wait(LOOK_SECONDS)
+
+
+def _look(observer: observing.Observer, stop: threading.Event, seconds: float) -> outcome.Outcome:
+    """How it is now. A machine that is busy with what it runs may answer late: it is asked again.
+
+    Raises:
+        kube.Unavailable: there is no answer for so many seconds, or since `stop` was set.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return observer.look()
+        except kube.Unavailable:
+            if stop.is_set() or time.monotonic() > deadline:
+                raise
+            stop.wait(LOOK_SECONDS)
 
 
 def _have_run(result: outcome.Outcome) -> bool:

@@ -44,7 +44,7 @@ class ModelFile(Generic[M]):
 
         Only one editor at a time, in whatever process; readers do not wait.
         """
-        with self._locked():
+        with locked(self._path):
             content = self._parse(files.read(self._path))
             before = content.model_dump_json()
             yield content
@@ -55,7 +55,7 @@ class ModelFile(Generic[M]):
 
     def clear(self) -> None:
         """Go back to the empty model."""
-        with self._locked():
+        with locked(self._path):
             files.remove(self._path)
 
     def _parse(self, text: str | None) -> M:
@@ -73,12 +73,17 @@ class ModelFile(Generic[M]):
                 "remove the file, and the hardware is made anew"
             ) from error
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = self._path.with_name(f".{self._path.name}.lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+
+@contextlib.contextmanager
+def locked(path: pathlib.Path) -> Iterator[None]:
+    """Hold what has this path, one at a time, in whatever process. A hidden file beside it stays.
+
+    The path itself need not exist.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

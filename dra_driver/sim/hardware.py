@@ -16,7 +16,7 @@ from dra_driver.adapters import (
 from dra_driver.apps import node_agent
 from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices
-from dra_driver.sim import gpus, host_nvidia_smi, mps_program
+from dra_driver.sim import gpu_files, gpus, host_nvidia_smi, mps_program
 
 GPU_VARIABLE = "SIMULATED_GPU_"
 INSTANCE_VARIABLE = "SIMULATED_MIG_"
@@ -41,6 +41,12 @@ def simulated(config: settings.KubeletPlugin) -> node_agent.Hardware:
     """The GPUs of `--simulate-gpus`; their state outlives the process."""
     directory = config.simulation
     directory.mkdir(parents=True, exist_ok=True)
+    # During a rolling update two plugins of the node may start at the same moment.
+    with gpu_files.locked(directory / "hardware"):
+        return _made(config, directory)
+
+
+def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent.Hardware:
     library = gpus.SimulatedNvml(directory, spec=config.simulate_gpus, node=config.node_name)
     # Out of the package and into a directory of the node: there the runtime can mount it.
     containers = directory / "nvidia-smi"

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 import structlog
+import waited_for
 
 from dra_driver import cli, telemetry
 from dra_driver.adapters import terminal
@@ -93,7 +94,9 @@ def play():
             telemetry.configure(level="error", log_format="console")
             node, _ = told()[name]
             asked = demo.Options(files=(FOLDER / name,), nodes=(node,), output="json")
-            status = demo.run(asked, threading.Event(), terminal.Terminal())
+            with pytest.MonkeyPatch.context() as patch:
+                waited_for.end_once_waited_for(patch)
+                status = demo.run(asked, threading.Event(), terminal.Terminal())
             structlog.reset_defaults()
             found[name] = status, Played(capsys.readouterr().out)
         return found[name]

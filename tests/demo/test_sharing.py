@@ -153,7 +153,7 @@ def run(name, directory, capsys, monkeypatch):
     structlog.reset_defaults()
     with contextlib.suppress(AssertionError):
         # What was killed may take a moment to end.
-        until(lambda: not processes(directory), seconds=30)
+        until(lambda: not processes(directory))
     played.left = [*left, *processes(directory), *map(str, directory.iterdir())]
     return played
 

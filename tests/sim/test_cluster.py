@@ -36,10 +36,12 @@ def short_path():
 def running(short_path):
     made = cluster.Cluster(SPECS, short_path / "all", runtime_for=pretended)
     (short_path / "all").mkdir()
-    made.start()
-    assert made.wait_ready(GOES_ON)
-    yield made
-    made.stop()
+    try:
+        made.start()
+        assert made.wait_ready(GOES_ON)
+        yield made
+    finally:
+        made.stop()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import threading
 
 import pytest
 import structlog
+import waited_for
 from polling import until
 
 from dra_driver import errors, telemetry
@@ -239,7 +240,10 @@ def test_without_root_podman_is_refused_with_what_to_do(play, monkeypatch):
 # Steps, and pods that end
 
 
-def test_a_step_comes_when_the_pods_before_have_run_and_a_pod_that_waits_gets_what_ends(play):
+def test_a_step_comes_when_the_pods_before_have_run_and_a_pod_that_waits_gets_what_ends(
+    play, monkeypatch
+):
+    waited_for.end_once_waited_for(monkeypatch)
     waits = pod("second", "Unschedulable, then Running", step="2")
     status, out, err = play(
         TEMPLATE + waits + pod("first", sleep="8"), nodes=(cluster.NodeSpec("small", "t4:1"),)

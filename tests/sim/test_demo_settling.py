@@ -1,7 +1,10 @@
 """When the demo stops waiting: all is as expected, or nothing more can come."""
 
+import threading
+
 import pytest
 
+from dra_driver.adapters import kube, terminal
 from dra_driver.sim import demo, outcome, runtime
 
 SEEN = runtime.View({}, (), (("/host", "/usr/bin/nvidia-smi"),), ("GPU 0",))
@@ -83,3 +86,45 @@ def test_progress_names_a_pod_that_is_waited_for():
         "Waiting for pods: 0 of 1 as expected; default/a is Pending"
     )
     assert demo._progress(result("Running")) == "Waiting for pods: 1 of 1 as expected"
+
+
+class Looks:
+    """An observer whose looks have these ends, one after another; the last over and over."""
+
+    def __init__(self, *ends):
+        self.ends = list(ends)
+
+    def look(self):
+        found = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def check_alive(self):
+        pass
+
+
+def settle(*ends, stop=None, **options):
+    with terminal.Terminal().progress("waiting") as progress:
+        asked = demo.Options(**options)
+        return demo._settle(Looks(*ends), asked, stop or threading.Event(), progress, None)
+
+
+LATE = kube.Unavailable("GET /api/v1/pods", 0, "no answer", "timed out")
+
+
+def test_a_look_that_is_not_answered_in_time_is_not_the_last(capsys):
+    running = result("Running")
+    assert settle(result("Pending"), LATE, LATE, running) == running
+
+
+def test_who_is_never_answered_is_told_so_at_the_end_of_the_time(capsys):
+    with pytest.raises(kube.Unavailable, match="no answer"):
+        settle(LATE, timeout=0.01)
+
+
+def test_who_is_not_answered_and_stopped_waits_no_longer(capsys):
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(kube.Unavailable, match="no answer"):
+        settle(LATE, stop=stop, timeout=600)

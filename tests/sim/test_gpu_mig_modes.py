@@ -235,7 +235,7 @@ def test_a_slow_change_of_one_gpu_does_not_hold_up_another(scene, monkeypatch):
 
     def sleep(_seconds):
         slow.set()
-        finish.wait()
+        finish.wait(60)
 
     monkeypatch.setattr(gpu_delays.time, "sleep", sleep)
     gpu_delays.set_delays(scene.directory, {"nvmlDeviceCreateGpuInstance": 1})
@@ -243,7 +243,7 @@ def test_a_slow_change_of_one_gpu_does_not_hold_up_another(scene, monkeypatch):
         target=scene.library.nvmlDeviceCreateGpuInstance, args=(scene.handle, 19)
     )
     worker.start()
-    assert slow.wait(timeout=30)
+    assert slow.wait(timeout=60)
 
     other = scene.library.nvmlDeviceGetHandleByUUID(scene.other)
     assert scene.library.nvmlDeviceSetMigMode(other, 1) == 0

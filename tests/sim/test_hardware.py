@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import plugin_process
 import pytest
 
 from dra_driver import errors, settings
@@ -89,3 +90,13 @@ def test_the_program_is_where_the_runtime_can_mount_it(tmp_path):
     program = pathlib.Path(edits["mounts"][0]["hostPath"])
     assert program == tmp_path / "simulation" / "nvidia-smi"
     assert program.stat().st_mode & 0o777 == 0o755
+
+
+def test_several_plugins_of_a_node_may_start_at_the_same_moment(tmp_path):
+    config = settings.KubeletPlugin(
+        node_name="here", simulate_gpus="t4:2", simulation_dir=tmp_path / "simulation"
+    )
+
+    found = plugin_process.at_once(*[lambda: hardware.simulated(config)] * 8)
+
+    assert {len(made.nvml.discover().gpus) for made in found} == {2}

@@ -1,30 +1,12 @@
-"""The kubelet: a real API server, plugins on real sockets, containers that are pretended."""
+"""A kubelet and its pods start: a real API server, plugins on real sockets, no containers."""
 
 import kubelet_node
-import pytest
 import scripted_plugin
 from polling import until
 
 from dra_driver import errors
 from dra_driver.adapters import dra_grpc, kube
 from dra_driver.sim import kubelet
-
-
-@pytest.fixture
-def plugin(node, agent):
-    return node.add_plugin()
-
-
-def uid(pod):
-    return pod["metadata"]["uid"]
-
-
-def conditions(pod):
-    return {item["type"]: item["status"] for item in pod["status"]["conditions"]}
-
-
-def states(pod):
-    return {item["name"]: item["state"] for item in pod["status"]["containerStatuses"]}
 
 
 def publish(node, name, node_name, driver="gpu.example.com"):
@@ -68,15 +50,15 @@ def test_a_pod_runs_with_the_devices_of_its_claims(node, plugin, agent):
     claim_uid = node.client.get(kube.CLAIMS, "one", "default")["metadata"]["uid"]
     pod = node.run_pod("train", {"gpu": "one"})
     pod = node.wait_phase("train", "Running")
-    assert conditions(pod) == {
+    assert kubelet_node.conditions(pod) == {
         "PodScheduled": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True",
     }  # fmt: skip
-    assert list(states(pod)) == ["main"]
-    assert states(pod)["main"]["running"]["startedAt"]
+    assert list(kubelet_node.states(pod)) == ["main"]
+    assert kubelet_node.states(pod)["main"]["running"]["startedAt"]
     [started] = node.engine.started
     cdi_id = f"k8s.gpu.example.com/claim={claim_uid}-gpu-0"
-    assert (started.asked.pod_uid, started.asked.cdi_ids) == (uid(pod), (cdi_id,))
-    assert {name: view.output for name, view in agent.views(uid(pod)).items()} == {
+    assert (started.asked.pod_uid, started.asked.cdi_ids) == (kubelet_node.uid(pod), (cdi_id,))
+    assert {name: view.output for name, view in agent.views(kubelet_node.uid(pod)).items()} == {
         "main": (cdi_id,)
     }
 
@@ -162,7 +144,7 @@ def test_a_pod_without_a_claim_for_a_name_that_its_status_lists_runs(node, agent
     change = {"status": {"resourceClaimStatuses": [{"name": "gpu"}]}}
     node.client.patch(kube.PODS, "train", change, "default", subresource="status")
     node.bind("train")
-    assert uid(node.wait_phase("train", "Running")) == uid(pod)
+    assert kubelet_node.uid(node.wait_phase("train", "Running")) == kubelet_node.uid(pod)
     assert node.engine.started[0].asked.cdi_ids == ()
 
 
@@ -188,7 +170,7 @@ def test_a_pod_whose_claim_cannot_be_prepared_says_why_and_starts_when_it_can(no
     [event] = [
         item
         for item in node.client.list(kube.EVENTS, "default")[0]
-        if item["involvedObject"]["uid"] == uid(node.pod("train"))
+        if item["involvedObject"]["uid"] == kubelet_node.uid(node.pod("train"))
     ]
     assert event["count"] > 1
     assert event["source"] == {"component": "kubelet/node-1"}
@@ -218,7 +200,7 @@ def test_a_pod_waits_for_its_driver(node, agent):
 
 
 def test_a_change_of_the_pod_brings_the_next_attempt_forward(node, plugin, monkeypatch):
-    monkeypatch.setattr(kubelet, "RETRY_SECONDS", 60.0)
+    monkeypatch.setattr(kubelet, "RETRY_SECONDS", 3600.0)
     node.add_claim("one")
     working, plugin.on_prepare = plugin.on_prepare, lambda _ref: dra_grpc.Answer(error="no")
     node.run_pod("train", {"gpu": "one"})
@@ -245,173 +227,9 @@ def test_containers_of_a_pod_of_which_one_cannot_start_are_all_stopped(node, plu
 def test_a_fault_of_ours_with_one_pod_is_none_of_others_and_the_pod_can_be_deleted(node, agent):
     node.engine.refuse["main"] = ZeroDivisionError("not foreseen")
     node.run_pod("broken")
-    until(lambda: [pod.ended for pod in agent._pods.values()] == [True], what="it is given up")
+    until(lambda: [pod.ended for pod in list(agent._pods.values())] == [True], what="given up")
     node.run_pod("other", {}, kubelet_node.container("fine"))
     node.wait_phase("other", "Running")
     assert node.phase("broken") == "Pending"
     node.delete_pod("broken")
     node.wait_gone("broken")
-
-
-# Pods that end by themselves
-
-
-@pytest.mark.parametrize(
-    ("statuses", "phase"), [((0, 0), "Succeeded"), ((0, 3), "Failed"), ((1, 0), "Failed")]
-)
-def test_a_pod_whose_containers_have_ended_is_done_and_its_claims_are_unprepared(
-    node, plugin, agent, statuses, phase
-):
-    node.add_claim("one")
-    containers = [kubelet_node.container(name, {"name": "gpu"}) for name in ("a", "b")]
-    pod = node.run_pod("train", {"gpu": "one"}, *containers)
-    node.wait_phase("train", "Running")
-    first, second = node.engine.started
-    first.end(statuses[0])
-    assert plugin.names("unprepare") == []
-    assert node.phase("train") == "Running"
-    second.end(statuses[1])
-    body = node.wait_phase("train", phase)
-    assert plugin.names("unprepare") == [["one"]]
-    assert conditions(body)["Ready"] == "False"
-    ends = {name: state["terminated"] for name, state in states(body).items()}
-    assert [end["exitCode"] for end in ends.values()] == list(statuses)
-    assert [end["reason"] for end in ends.values()] == [
-        "Error" if status else "Completed" for status in statuses
-    ]
-    assert set(agent.views(uid(pod))) == {"a", "b"}
-
-
-def test_a_pod_that_has_ended_goes_when_it_is_deleted(node, agent):
-    pod = node.run_pod("train")
-    node.wait_phase("train", "Running")
-    node.engine.started[0].end(0)
-    node.wait_phase("train", "Succeeded")
-    node.delete_pod("train")
-    node.wait_gone("train")
-    until(lambda: agent.views(uid(pod)) == {}, what="it is forgotten")
-
-
-def test_a_pod_that_had_ended_before_the_kubelet_started_is_not_started(node):
-    node.run_pod("train")
-    change = {"status": {"phase": "Failed"}}
-    node.client.patch(kube.PODS, "train", change, "default", subresource="status")
-    node.start_kubelet()
-    node.run_pod("later")
-    node.wait_phase("later", "Running")
-    assert len(node.engine.started) == 1
-    node.delete_pod("train")
-    node.wait_gone("train")
-
-
-# Pods that are deleted
-
-
-def test_a_deleted_pod_is_unprepared_before_its_object_goes(node, plugin):
-    node.add_claim("one")
-    node.run_pod("train", {"gpu": "one"})
-    node.wait_phase("train", "Running")
-    plugin.on_unprepare = lambda _ref: dra_grpc.Answer(error="in use")
-    node.delete_pod("train")
-    assert node.wait_event("train", "FailedUnprepareDynamicResources").endswith("in use")
-    until(lambda: len(plugin.names("unprepare")) > 2, what="it is tried again and again")
-    assert node.engine.started[0].stopped.is_set()
-    assert node.pod("train")["metadata"]["deletionTimestamp"]
-    assert node.phase("train") == "Running"
-    plugin.on_unprepare = lambda _ref: dra_grpc.Answer()
-    node.wait_gone("train")
-
-
-def test_a_pod_that_is_deleted_while_its_prepare_fails_is_unprepared_and_goes(node, plugin):
-    node.add_claim("one")
-    plugin.on_prepare = lambda _ref: dra_grpc.Answer(error="never")
-    node.run_pod("train", {"gpu": "one"})
-    node.wait_event("train", "FailedPrepareDynamicResources")
-    node.delete_pod("train")
-    node.wait_gone("train")
-    assert plugin.names("unprepare") == [["one"]]
-    assert node.engine.started == []
-
-
-def test_a_pod_that_is_deleted_during_a_long_prepare_is_unprepared_after_it(node, plugin):
-    node.add_claim("one")
-    with plugin.holding():
-        node.run_pod("train", {"gpu": "one"})
-        until(lambda: plugin.calls, what="prepare is under way")
-        node.delete_pod("train")
-        until(lambda: node.pod("train")["metadata"].get("deletionTimestamp"), what="deletion")
-        assert plugin.names("unprepare") == []
-    node.wait_gone("train")
-    assert [method for method, _ in plugin.calls] == ["prepare", "unprepare"]
-
-
-def test_a_pod_that_is_deleted_by_force_is_unprepared_after_it_is_gone(node, plugin, agent):
-    node.add_claim("one")
-    pod = node.run_pod("train", {"gpu": "one"})
-    node.wait_phase("train", "Running")
-    node.delete_pod("train", force=True)
-    assert node.pod("train") is None
-    until(lambda: plugin.names("unprepare") == [["one"]], what="unprepare")
-    assert node.engine.started[0].stopped.is_set()
-    until(lambda: agent.views(uid(pod)) == {}, what="it is forgotten")
-
-
-def test_a_pod_that_comes_again_by_name_gets_its_own_claim(node, plugin):
-    """What is in the way is the old claim of that name, until it is unprepared."""
-    node.add_claim("one")
-    first = node.run_pod("train", {"gpu": "one"})
-    node.wait_phase("train", "Running")
-    plugin.on_unprepare = lambda _ref: dra_grpc.Answer(error="in use")
-    node.delete_pod("train", force=True)
-    node.client.patch(kube.CLAIMS, "one", {"metadata": {"finalizers": None}}, "default")
-    node.client.delete(kube.CLAIMS, "one", "default")
-    node.add_claim("one")
-    second = node.run_pod("train", {"gpu": "one"})
-    message = node.wait_event("train", "FailedPrepareDynamicResources")
-    assert message.startswith("old ResourceClaim with same name as default/one")
-    plugin.on_unprepare = lambda _ref: dra_grpc.Answer()
-    assert uid(node.wait_phase("train", "Running")) == uid(second) != uid(first)
-
-
-def test_a_claim_that_pods_share_is_unprepared_after_the_last_of_them(node, plugin):
-    node.add_claim("one")
-    pods = [node.add_pod(name, {"gpu": "one"}) for name in ("first", "second")]
-    node.reserve("one", *pods)
-    for name in ("first", "second"):
-        node.bind(name)
-        node.wait_phase(name, "Running")
-    node.delete_pod("first")
-    node.wait_gone("first")
-    assert plugin.names("unprepare") == []
-    node.delete_pod("second")
-    node.wait_gone("second")
-    assert plugin.names("prepare") == [["one"]]
-    assert plugin.names("unprepare") == [["one"]]
-
-
-# The end
-
-
-def test_a_kubelet_that_stops_ends_containers_and_unprepares_but_leaves_pods(node, plugin, agent):
-    node.add_claim("one")
-    node.run_pod("train", {"gpu": "one"})
-    node.wait_phase("train", "Running")
-    agent.stop()
-    assert node.engine.started[0].stopped.is_set()
-    assert plugin.names("unprepare") == [["one"]]
-    assert node.engine.closed
-    assert node.phase("train") == "Running"
-
-
-def test_a_kubelet_stops_while_a_pod_cannot_start_and_another_cannot_end(node, plugin, agent):
-    node.add_claim("one")
-    node.add_claim("two")
-    node.run_pod("train", {"gpu": "one"})
-    node.wait_phase("train", "Running")
-    plugin.on_prepare = plugin.on_unprepare = lambda _ref: dra_grpc.Answer(error="no")
-    node.run_pod("other", {"gpu": "two"})
-    node.wait_event("other", "FailedPrepareDynamicResources")
-    node.delete_pod("train")
-    node.wait_event("train", "FailedUnprepareDynamicResources")
-    agent.stop()
-    assert node.engine.started[0].stopped.is_set()

@@ -1,74 +1,17 @@
-"""The plugin manager, with plugins on real sockets."""
+"""The plugin manager finds and registers plugins on real sockets, and notices when they go."""
 
-import pathlib
 import socket
-import tempfile
-import threading
 
 import pytest
 import scripted_plugin
 from polling import until
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc
 from dra_driver.model import claims
 from dra_driver.sim import plugins
 
 DRIVER = scripted_plugin.DRIVER
 CLAIM = claims.ClaimRef("default", "one", claims.ClaimUid("uid-1"))
-OTHER = claims.ClaimRef("default", "two", claims.ClaimUid("uid-2"))
-
-
-@pytest.fixture
-def registry(monkeypatch):
-    """At a short path: that of a socket may have 107 bytes."""
-    monkeypatch.setattr(plugins, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(plugins, "LOOK_SECONDS", 0.02)
-    with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as directory:
-        yield pathlib.Path(directory) / "plugins_registry"
-
-
-@pytest.fixture
-def gone():
-    """The drivers that had no plugin for too long."""
-    return []
-
-
-@pytest.fixture
-def new_manager(registry, gone):
-    made = []
-
-    def new_manager(**options):
-        made.append(plugins.Plugins(registry, on_gone=gone.append, **options))
-        made[-1].start()
-        return made[-1]
-
-    yield new_manager
-    for manager in made:
-        manager.stop()
-
-
-@pytest.fixture
-def manager(new_manager):
-    return new_manager()
-
-
-@pytest.fixture
-def new_plugin(registry, manager):
-    made = []
-
-    def new_plugin(**options):
-        made.append(scripted_plugin.ScriptedPlugin(registry, **options))
-        return made[-1]
-
-    yield new_plugin
-    for plugin in made:
-        plugin.stop()
-
-
-def registered(plugin, count=1):
-    """Wait until the kubelet has told the plugin so many times that it is registered."""
-    until(lambda: plugin.statuses == [(True, "")] * count, what=f"{plugin.statuses}")
 
 
 # Discovery
@@ -77,7 +20,7 @@ def registered(plugin, count=1):
 def test_a_plugin_is_registered_when_its_socket_appears(manager, new_plugin):
     plugin = new_plugin().start()
     assert manager.wait_registered(DRIVER, 60)
-    registered(plugin)
+    scripted_plugin.wait_registered(plugin)
 
 
 def test_a_plugin_that_was_there_before_is_registered(registry, new_manager):
@@ -99,17 +42,18 @@ def test_a_socket_that_is_renamed_into_place_is_found_and_hidden_ones_are_not(
     visible, plugin.socket = plugin.socket, registry / f".{plugin.socket.name}"
     plugin.start()
     seen = new_plugin(name="seen.example.com").start()
-    registered(seen)  # One look at the directory has passed over the hidden one.
+    scripted_plugin.wait_registered(seen)
+    # One look at the directory has passed over the hidden one.
     assert plugin.statuses == []
     plugin.socket.rename(visible)
-    registered(plugin)
+    scripted_plugin.wait_registered(plugin)
 
 
 def test_a_socket_in_a_folder_is_found(registry, manager, new_plugin):
     plugin = new_plugin()
     plugin.socket = registry / "vendor" / "deep" / "any-name-at-all"
     plugin.start()
-    registered(plugin)
+    scripted_plugin.wait_registered(plugin)
 
 
 def test_a_link_to_a_socket_is_found(registry, manager, new_plugin):
@@ -117,14 +61,14 @@ def test_a_link_to_a_socket_is_found(registry, manager, new_plugin):
     visible, plugin.socket = plugin.socket, registry.parent / "elsewhere.sock"
     plugin.start()
     visible.symlink_to(plugin.socket)
-    registered(plugin)
+    scripted_plugin.wait_registered(plugin)
 
 
 def test_what_is_no_socket_is_passed_over(registry, manager, new_plugin):
     (registry / "file.sock").write_text("")
     (registry / "folder.sock").mkdir()
     (registry / "dangling.sock").symlink_to(registry / "nothing")
-    registered(new_plugin().start())
+    scripted_plugin.wait_registered(new_plugin().start())
 
 
 def test_a_socket_on_which_nobody_answers_does_not_keep_others_from_it(
@@ -132,15 +76,15 @@ def test_a_socket_on_which_nobody_answers_does_not_keep_others_from_it(
 ):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(registry / "a-dead-one.sock"))
-        registered(new_plugin().start())
+        scripted_plugin.wait_registered(new_plugin().start())
 
 
 def test_a_socket_that_is_made_anew_is_registered_again(manager, new_plugin):
     first = new_plugin().start()
-    registered(first)
+    scripted_plugin.wait_registered(first)
     first.stop()
     second = new_plugin().start()
-    registered(second)
+    scripted_plugin.wait_registered(second)
     manager.prepare(DRIVER, [CLAIM])
     assert (first.calls, second.calls) == ([], [("prepare", ["one"])])
 
@@ -148,7 +92,7 @@ def test_a_socket_that_is_made_anew_is_registered_again(manager, new_plugin):
 def test_a_registration_without_an_endpoint_means_the_same_socket(manager, new_plugin):
     plugin = new_plugin(endpoint="")
     plugin.start_registration()
-    registered(plugin)
+    scripted_plugin.wait_registered(plugin)
     with pytest.raises(errors.Retryable, match="UNIMPLEMENTED"):
         manager.prepare(DRIVER, [CLAIM])
 
@@ -181,7 +125,7 @@ def test_a_plugin_of_another_type_is_told_so(manager, new_plugin):
 
 def test_a_second_registration_of_an_endpoint_is_refused(manager, new_plugin):
     first = new_plugin().start()
-    registered(first)
+    scripted_plugin.wait_registered(first)
     second = new_plugin()
     second.socket = second.socket.with_name("again.sock")
     second.start_registration()
@@ -203,128 +147,6 @@ def test_a_plugin_that_refuses_to_be_told_is_not_registered_until_it_listens(man
     plugin.start()
     until(lambda: heard == [(True, ""), (True, "")], what="it is told again")
     assert manager.prepare(DRIVER, [CLAIM])["uid-1"].error == ""
-
-
-# Calls
-
-
-@pytest.mark.parametrize(
-    ("versions", "used"),
-    [
-        (("v1.DRAPlugin", "v1beta1.DRAPlugin"), "share-1"),
-        (("v1beta1.DRAPlugin", "v1.DRAPlugin"), None),
-        (("v9.DRAPlugin", "v1beta1.DRAPlugin"), None),
-    ],
-)
-def test_of_the_services_the_first_that_is_known_is_called(manager, new_plugin, versions, used):
-    plugin = new_plugin(versions=versions).start()
-    shared = scripted_plugin.device(CLAIM).model_copy(update={"share_id": "share-1"})
-    plugin.on_prepare = lambda _ref: dra_grpc.Answer((shared,))
-    registered(plugin)
-    # v1beta1 has no field for it.
-    assert manager.prepare(DRIVER, [CLAIM])["uid-1"].devices[0].share_id == used
-
-
-def test_a_call_has_all_claims_and_gives_what_is_answered(manager, new_plugin):
-    plugin = new_plugin().start()
-    plugin.on_unprepare = lambda ref: dra_grpc.Answer(error=f"no {ref.name}")
-    registered(plugin)
-    answers = manager.prepare(DRIVER, [CLAIM, OTHER])
-    assert answers == {
-        "uid-1": dra_grpc.Answer((scripted_plugin.device(CLAIM),)),
-        "uid-2": dra_grpc.Answer((scripted_plugin.device(OTHER),)),
-    }
-    assert manager.unprepare(DRIVER, [CLAIM])["uid-1"].error == "no one"
-    assert plugin.calls == [("prepare", ["one", "two"]), ("unprepare", ["one"])]
-
-
-def test_a_driver_that_is_not_registered_cannot_be_called(manager, new_plugin):
-    registered(new_plugin().start())
-    with pytest.raises(errors.Retryable) as refused:
-        manager.prepare("other.example.com", [CLAIM])
-    assert str(refused.value) == "DRA driver other.example.com is not registered"
-
-
-@pytest.mark.parametrize(
-    ("extra", "missing", "told"),
-    [
-        (("uid-9",), (), "answered for claims ['uid-1', 'uid-2', 'uid-9']"),
-        ((), ("uid-2",), "answered for claims ['uid-1'], asked were ['uid-1', 'uid-2']"),
-    ],
-)
-def test_an_answer_for_other_claims_than_were_asked_for_is_refused(
-    manager, new_plugin, monkeypatch, extra, missing, told
-):
-    plugin = new_plugin().start()
-    registered(plugin)
-    honest = plugin.prepare
-    monkeypatch.setattr(
-        plugin,
-        "prepare",
-        lambda refs, seconds: (
-            {uid: answer for uid, answer in honest(refs, seconds).items() if uid not in missing}
-            | dict.fromkeys(extra, dra_grpc.Answer())
-        ),
-    )
-    with pytest.raises(errors.Rejected) as refused:
-        manager.prepare(DRIVER, [CLAIM, OTHER])
-    assert told in str(refused.value)
-
-
-def test_a_call_that_is_under_way_when_its_plugin_goes_fails_as_one_that_can_be_repeated(
-    manager, new_plugin
-):
-    plugin = new_plugin().start()
-    registered(plugin)
-    failures = []
-
-    def call():
-        try:
-            manager.prepare(DRIVER, [CLAIM])
-        except errors.Retryable as error:
-            failures.append(str(error))
-
-    caller = threading.Thread(target=call)
-    with plugin.holding():
-        caller.start()
-        until(lambda: plugin.calls, what="the call has begun")
-        plugin.socket.unlink()
-        caller.join(60)
-    assert len(failures) == 1
-
-
-# Two instances of a driver
-
-
-def test_the_instance_that_registered_last_gets_the_calls(manager, new_plugin):
-    # By name the older one would be the last.
-    old = new_plugin(instance="-z").start()
-    registered(old)
-    new = new_plugin(instance="-a").start()
-    registered(new)
-    manager.prepare(DRIVER, [CLAIM])
-    manager.unprepare(DRIVER, [CLAIM])
-    assert (old.calls, len(new.calls)) == ([], 2)
-
-
-def test_when_the_newest_instance_does_not_answer_the_older_one_is_asked(manager, new_plugin):
-    old = new_plugin(instance="-old").start()
-    registered(old)
-    new = new_plugin(instance="-new")
-    new.start_registration()  # Its service never comes.
-    registered(new)
-    assert manager.prepare(DRIVER, [CLAIM])["uid-1"].error == ""
-    assert old.calls == [("prepare", ["one"])]
-
-
-def test_when_the_newest_instance_goes_the_older_one_is_called(manager, new_plugin, gone):
-    old = new_plugin(instance="-old").start()
-    registered(old)
-    new = new_plugin(instance="-new").start()
-    registered(new)
-    new.stop()
-    until(lambda: manager.prepare(DRIVER, [CLAIM]) and old.calls, what="a call to the old one")
-    assert gone == []
 
 
 # A driver that goes
@@ -355,7 +177,7 @@ def come(clock, manager, new_plugin):
 
     def come(**options):
         plugin = new_plugin(**options).start()
-        registered(plugin)
+        scripted_plugin.wait_registered(plugin)
         return plugin
 
     return come

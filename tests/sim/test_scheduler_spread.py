@@ -62,7 +62,7 @@ def test_a_pod_that_is_done_before_its_binding_is_answered_does_not_count(plane,
         answer = bind(*args)
         if args[1] == "first":
             plane.finish("first")
-            assert seen.wait(30)
+            assert seen.wait(60)
         return answer
 
     monkeypatch.setattr(cluster_state.ClusterState, "on_pod", watched)

@@ -118,12 +118,13 @@ class Registry:
         if meta.get("resourceVersion"):
             message = "resourceVersion should not be set on objects to be created"
             raise problems.ApiError(problems.Problem(500, "InternalError", message))
+        now = self.now()
         with self.store.lock:
             self._place(kind, namespace, meta)
-            self._stamp(kind, namespace, meta)
+            self._stamp(kind, namespace, meta, now)
             if kind.has_status and not kind.created_with_status:
                 body.pop("status", None)
-            self._apply_rules(kind, body, None, status=False)
+            self._apply_rules(kind, body, None, now, status=False)
             body = _tidied(kind, body)
             name = meta["name"]
             if self.store.get(kind.storage, store.key_of(body)) is not None:
@@ -160,7 +161,7 @@ class Registry:
             if kind.has_status and not status and not internal:
                 _keep_status(new, old)
             if not internal:
-                self._apply_rules(kind, new, old, status=status)
+                self._apply_rules(kind, new, old, self.now(), status=status)
             new = _tidied(kind, new)
             if kind.generation and _without_status(new) != _without_status(old):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -201,13 +202,13 @@ class Registry:
             )
             raise problems.forbidden(kind, meta.get("name", ""), why)
 
-    def _stamp(self, kind: kinds.Kind, namespace: str, meta: Json) -> None:
+    def _stamp(self, kind: kinds.Kind, namespace: str, meta: Json, now: str) -> None:
         for name in (*_SYSTEM_METADATA, "selfLink", "resourceVersion"):
             meta.pop(name, None)
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._free_name(kind, namespace, meta["generateName"])
         meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = self.now()
+        meta["creationTimestamp"] = now
         if kind.generation:
             meta["generation"] = 1
 
@@ -220,8 +221,10 @@ class Registry:
                 break
         return name
 
-    def _apply_rules(self, kind: kinds.Kind, new: Json, old: Json | None, *, status: bool) -> None:
-        write = strategies.Write(new, old, status, self._surroundings())
+    def _apply_rules(
+        self, kind: kinds.Kind, new: Json, old: Json | None, now: str, *, status: bool
+    ) -> None:
+        write = strategies.Write(new, old, status, self._surroundings(now))
         strategy = self._strategy(kind)
         strategy.prepare(write)
         found = metadata.validate(kind, new["metadata"])
@@ -234,9 +237,9 @@ class Registry:
     def _strategy(self, kind: kinds.Kind) -> strategies.Strategy:
         return self._settings.rules.get(kind.storage, strategies.PLAIN)
 
-    def _surroundings(self) -> strategies.Surroundings:
+    def _surroundings(self, now: str) -> strategies.Surroundings:
         return strategies.Surroundings(
-            now=self.now(),
+            now=now,
             minor=self._settings.minor,
             disabled_gates=self._settings.disabled_gates,
             expression_check=self._settings.expression_check,

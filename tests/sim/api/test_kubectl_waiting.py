@@ -79,7 +79,7 @@ def test_a_table_is_watched(api, applied):
 
 
 def test_a_condition_is_waited_for(api, applied):
-    command = applied.command("wait pod/train -n demo --for=condition=Ready --timeout=50s")
+    command = applied.command("wait pod/train -n demo --for=condition=Ready --timeout=60s")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
         api_objects.wait_for(lambda: api.server.store.watch_count() > 0, "the watch")
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -90,7 +90,7 @@ def test_a_condition_is_waited_for(api, applied):
 
 
 def test_a_deletion_is_waited_for(api, applied):
-    command = applied.command("wait pod/train -n demo --for=delete --timeout=50s")
+    command = applied.command("wait pod/train -n demo --for=delete --timeout=60s")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
         api_objects.wait_for(lambda: api.server.store.watch_count() > 0, "the watch")
         api.delete("/api/v1/namespaces/demo/pods/train")

@@ -100,7 +100,7 @@ def test_a_list_and_a_watch_follow_each_other(core):
     watch = kubernetes.watch.Watch()
 
     seen = []
-    for event in watch.stream(core.list_namespace, resource_version=version, timeout_seconds=20):
+    for event in watch.stream(core.list_namespace, resource_version=version, timeout_seconds=60):
         seen.append((event["type"], event["object"].metadata.name))
         if len(seen) == 3:
             watch.stop()
@@ -114,7 +114,7 @@ def test_a_watch_from_an_old_version_has_expired(api, core):
     watch = kubernetes.watch.Watch()
 
     with pytest.raises(exceptions.ApiException) as caught:
-        list(watch.stream(core.list_namespace, resource_version="1", timeout_seconds=5))
+        list(watch.stream(core.list_namespace, resource_version="1", timeout_seconds=60))
 
     assert caught.value.status == 410
 

@@ -4,6 +4,8 @@ import api_objects
 import pytest
 from api_objects import SLICES, changed, device, resource_slice
 
+from dra_driver.sim.api import registry
+
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 TAINT = {"key": "example.com/broken", "effect": "NoSchedule"}
 
@@ -71,7 +73,9 @@ def test_a_selector_can_become_all_nodes(api):
     assert patched["spec"]["allNodes"] is True
 
 
-def test_a_taint_gets_the_time_of_its_arrival(api):
+def test_a_taint_gets_the_time_of_its_arrival(api, monkeypatch):
+    times = (f"2026-01-01T00:00:{second:02}Z" for second in range(60))
+    monkeypatch.setattr(registry.Registry, "now", lambda _registry: next(times))
     made = api.create(SLICES, resource_slice("s", device(taints=[TAINT])))
     [taint] = made["spec"]["devices"][0]["taints"]
 
