@@ -28,11 +28,18 @@ DEADLINE = 60.0
 """Seconds until a wait for something that must happen is given up."""
 
 
-def wait_for(condition: Callable[[], T], what: str, *, seconds: float = DEADLINE) -> T:
-    """What `condition` answers, as soon as that is true."""
+def wait_for(
+    condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = DEADLINE
+) -> T:
+    """What `condition` answers, as soon as that is true.
+
+    `what` tells what is waited for; as a function it is asked once that is given up.
+    """
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        if time.monotonic() >= deadline:
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds} s: {told}")
         time.sleep(0.005)
     return answer
 
@@ -47,7 +54,9 @@ class Faults:
     def ask(self, call: routing.Call) -> api_options.Fault | None:
         """See `api_options.Options.fault`."""
         self.calls.append(call)
-        return self.rule(call) if self.rule else None
+        # Read once: the test may end the block at any moment.
+        rule = self.rule
+        return rule(call) if rule else None
 
     @contextlib.contextmanager
     def where(
@@ -70,11 +79,11 @@ class Faults:
 
     def claims_of(self, name: str, *faults: api_options.Fault) -> Any:
         """Inside the block the first reads of this claim meet these faults, one each."""
-        left = list(faults)
+        left = iter(faults)
 
         def rule(call: routing.Call) -> api_options.Fault | None:
             hit = call.resource == "resourceclaims" and call.verb == "get" and call.name == name
-            return left.pop(0) if hit and left else None
+            return next(left, None) if hit else None
 
         return self.where(rule)
 
@@ -228,7 +237,7 @@ class Cluster:
             items = [publishing.from_version(item, self.version) for item in self.slices()]
             return items if items and device_names(items) == list(names) else []
 
-        return wait_for(found, f"slices with devices {names}; there are {self.slices()}")
+        return wait_for(found, lambda: f"slices with devices {names}; there are {self.slices()}")
 
     @property
     def claims(self) -> kube.Resource:

@@ -31,7 +31,7 @@ OWN_PORTS = {
     },
 }
 """Variables by which a container gets ports that nobody else on this machine has."""
-END_SECONDS = 30.0
+END_SECONDS = 60.0
 
 
 class Process:
@@ -69,7 +69,8 @@ class Process:
 
         def found() -> Json | None:
             assert self._process.poll() is None, self._log.read_text()
-            lines = self._log.read_text().splitlines()
+            # What comes after the last end of a line is one that is being written.
+            lines = self._log.read_text().split("\n")[:-1]
             return next((line for line in map(json.loads, lines) if line["event"] == event), None)
 
         line = api_cluster.wait_for(found, f"{event!r} in {self._log}")

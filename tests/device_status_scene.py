@@ -72,11 +72,11 @@ class Scene:
 
     def refusing(self, *faults):
         """Inside the block the next writes of the status of claims meet these faults, one each."""
-        left = list(faults)
+        left = iter(faults)
 
         def rule(call):
             hit = call.resource == "resourceclaims" and call.verb == "patch"
-            return left.pop(0) if left and hit else None
+            return next(left, None) if hit else None
 
         return self.cluster.faults.where(rule)
 

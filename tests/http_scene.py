@@ -11,14 +11,15 @@ from dra_driver.adapters import http_server
 class Scene:
     """A server whose answers are what it was asked, and a client of it."""
 
-    def __init__(self, *, host="127.0.0.1", **options):
+    def __init__(self, *, host="127.0.0.1", port=0, request_seconds=60.0, **options):
         self.errors = []
         self.respond = self.echo
         self.server = http_server.Server(
             host,
-            0,
+            port,
             self._respond,
             on_error=self.errors.append,
+            request_seconds=request_seconds,
             **options,
         )
         self.server.start()

@@ -15,7 +15,7 @@ from dra_driver.model import claims, mig
 from dra_driver.sim import gpu_operations, gpu_state, hardware
 
 DRIVER, POOL = "gpu.nvidia.com", "node-1"
-SECONDS = 30.0
+SECONDS = 60.0
 FIRST, SECOND, LARGE = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0", "gpu-0-mig-3g40gb-9-4"
 OTHER_CARD = "gpu-1-mig-2g20gb-14-2"
 """Partitions of two H100."""

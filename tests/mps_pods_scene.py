@@ -17,16 +17,11 @@ SECONDS = 60.0
 """How long a daemon may take to be ready, or to end."""
 
 
-@contextlib.contextmanager
-def serving() -> Iterator[api_cluster.Cluster]:
-    """An API server with the node and the namespace."""
-    made = api_cluster.Cluster()
+def with_namespace(cluster: api_cluster.Cluster) -> api_cluster.Cluster:
+    """The API server, which has the pods' namespace then."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    made.client.create(kube.NAMESPACES, body)
-    try:
-        yield made
-    finally:
-        made.close()
+    cluster.client.create(kube.NAMESPACES, body)
+    return cluster
 
 
 @contextlib.contextmanager

@@ -154,7 +154,8 @@ class Plugin:
         before = self._sockets()
         self.spawn(**environment)
         api_cluster.wait_for(
-            lambda: self._exited() or self._are_new(before), f"sockets; the log: {self.log_text()}"
+            lambda: self._exited() or self._are_new(before),
+            lambda: f"sockets; the log: {self.log_text()}",
         )
         assert not self._exited(), self.log_text()
         return self
@@ -209,12 +210,15 @@ class Plugin:
         register(self.registration_socket, error)
 
     def log_text(self) -> str:
-        return self._log_path.read_text(encoding="utf-8") if self._log_path.exists() else ""
+        # What is written at this moment may end in the middle of a character.
+        return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
 
     def log(self, event: str | None = None, **fields: Any) -> list[Json]:
         """The lines of the log, of all its processes, that have these fields."""
         wanted = fields if event is None else {"event": event, **fields}
-        lines = [json.loads(line) for line in self.log_text().splitlines() if line[:1] == "{"]
+        # The last one may be written at this moment.
+        whole = self.log_text().rpartition("\n")[0].splitlines()
+        lines = [json.loads(line) for line in whole if line[:1] == "{"]
         return [line for line in lines if wanted.items() <= line.items()]
 
     def wait_log(self, event: str, *, count: int = 1, **fields: Any) -> list[Json]:
@@ -225,7 +229,7 @@ class Plugin:
             return lines if len(lines) >= count else []
 
         return api_cluster.wait_for(
-            found, f"{count} of {event!r} {fields} in the log: {self.log_text()}"
+            found, lambda: f"{count} of {event!r} {fields} in the log: {self.log_text()}"
         )
 
     def complaints(self) -> list[str]:
@@ -241,18 +245,24 @@ class Plugin:
         """Lines with this text are no complaint."""
         self._expected.append(text)
 
-    def _sockets(self) -> list[int | None]:
-        return [
-            path.stat().st_ino if path.exists() else None
-            for path in (self.service_socket, self.registration_socket)
-        ]
+    def _sockets(self) -> list[tuple[int, int] | None]:
+        return [_identity(path) for path in (self.service_socket, self.registration_socket)]
 
-    def _are_new(self, before: list[int | None]) -> bool:
+    def _are_new(self, before: list[tuple[int, int] | None]) -> bool:
         now = self._sockets()
         return all(new not in (None, old) for new, old in zip(now, before, strict=True))
 
     def _exited(self) -> bool:
         return self._process is None or self._process.poll() is not None
+
+
+def _identity(path: pathlib.Path) -> tuple[int, int] | None:
+    """Inode and time: a file system gives the number of a file that is gone to the next one."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_ctime_ns
 
 
 def register(socket: pathlib.Path, error: str = "") -> None:

@@ -74,12 +74,12 @@ class Victim:
 
     def dies_at_start(self, number: int) -> bool:
         """Whether the plugin is gone before it has recovered; it is started with that."""
+        ready = len(self.plugin.log("publishing")) + 1
         with self._killer():
             self.plugin.spawn(KILLED_AT=str(number))
-            ready = len(self.plugin.log("publishing")) + 1
             api_cluster.wait_for(
                 lambda: not self.plugin.is_running() or len(self.plugin.log("publishing")) == ready,
-                "ready or gone",
+                lambda: f"ready or gone; the log: {self.plugin.log_text()}",
             )
             return not self.plugin.is_running()
 

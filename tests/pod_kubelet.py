@@ -34,7 +34,7 @@ class Kubelet:
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(60)
         for process in self._processes.values():
             process.kill()
             process.wait()

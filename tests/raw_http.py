@@ -32,7 +32,7 @@ class RawServer:
                 self._talk(connection, script)
 
     def _talk(self, connection: socket.socket, script: list[bytes]) -> None:
-        connection.settimeout(10)
+        connection.settimeout(60)
         if self._context is not None:
             connection = self._context.wrap_socket(connection, server_side=True)
         with connection:
@@ -48,7 +48,7 @@ class RawServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(15)
+        self._thread.join(60)
 
 
 def _read(stream: IO[bytes]) -> bytes:

@@ -56,10 +56,10 @@ class ServedApi:
 
     def fail(self, *faults: options.Fault, verb: str | None = None) -> None:
         """The next requests (of that verb) meet these faults, one each."""
-        left = list(faults)
+        left = iter(faults)
 
         def rule(call: routing.Call) -> options.Fault | None:
-            return left.pop(0) if left and verb in (None, call.verb) else None
+            return next(left, None) if verb in (None, call.verb) else None
 
         self.rule = rule
 

@@ -218,8 +218,7 @@ class Node(mig_node.Node):
 
         The driver has to be made again, with another boot id.
         """
-        for process in self._processes():
-            kill(process)
+        self._kill_all()
         gpu_operations.reboot(self.simulation)
 
     def set_card(self, number=0, **fields):
@@ -347,10 +346,15 @@ class Node(mig_node.Node):
                     found += [process] if process is not None else []
         return found
 
+    def _kill_all(self):
+        # A supervisor that is killed after its daemon has begun to start another one.
+        while found := self._processes():
+            for process in found:
+                kill(process)
+
     def close(self):
         """End what runs, and remove everything."""
-        for process in self._processes():
-            kill(process)
+        self._kill_all()
         self.held.close()
         polling.until(_all_are_buried, what="the end of all supervisors")
         shutil.rmtree(self.root, ignore_errors=True)
@@ -362,7 +366,7 @@ def limits(percent=None, gib=None):
 
 def kill(process):
     pids.send(process, signal.SIGKILL)
-    assert pids.wait(process, 30)
+    assert pids.wait(process, 60)
 
 
 def _all_are_buried():

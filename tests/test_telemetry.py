@@ -11,6 +11,7 @@ import polling
 import prometheus_client
 import prometheus_client.parser
 import pytest
+import reserved_port
 import structlog
 
 from dra_driver import telemetry
@@ -314,9 +315,17 @@ def test_two_drivers_in_a_process_do_not_share_metrics(metrics):
     assert value(metrics, "dra_driver_publish_errors_total") == 0
 
 
-def test_metrics_are_served_over_http_until_they_are_stopped(metrics):
+@pytest.fixture
+def port():
+    """Nobody else on this machine is given it, not even after the server has gone."""
+    reserved = reserved_port.Reserved()
+    yield reserved.number
+    reserved.close()
+
+
+def test_metrics_are_served_over_http_until_they_are_stopped(metrics, port):
     before = set(threading.enumerate())
-    server = metrics.serve("127.0.0.1", 0)
+    server = metrics.serve("127.0.0.1", port)
     url = f"http://127.0.0.1:{server.port}/metrics"
     with metrics.call("prepare"):
         pass

@@ -45,7 +45,7 @@ class Scene:
         self.webhook.start()
 
     def wait_served(self) -> None:
-        assert self.webhook.wait_served(20)
+        assert self.webhook.wait_served(60)
 
     def client(self) -> webhook_reviews.Client:
         pem = self.authority.cert_pem.bytes()

@@ -6,6 +6,7 @@ import threading
 
 import http_scene
 import pytest
+import reserved_port
 import trustme
 
 from dra_driver import errors
@@ -214,6 +215,14 @@ def test_no_more_connections_are_taken_than_can_be_answered(scene, monkeypatch):
 # Stop
 
 
+@pytest.fixture
+def reserved():
+    """A port that nobody else has once the server at it has stopped."""
+    made = reserved_port.Reserved()
+    yield made
+    made.close()
+
+
 def test_while_it_drains_each_answer_closes_its_connection(scene):
     scene.server.drain()
     answer = scene.say(b"GET / HTTP/1.1\r\n\r\n")
@@ -221,8 +230,8 @@ def test_while_it_drains_each_answer_closes_its_connection(scene):
     assert b"Connection: close" in answer
 
 
-def test_a_request_in_progress_is_answered_before_it_stops():
-    scene = http_scene.Scene(request_seconds=60)
+def test_a_request_in_progress_is_answered_before_it_stops(reserved):
+    scene = http_scene.Scene(port=reserved.number)
     asked, go_on = threading.Event(), threading.Event()
 
     def slow(_request):

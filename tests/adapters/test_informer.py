@@ -277,39 +277,47 @@ def test_a_server_that_is_away_from_the_start_is_waited_for(api):
     watcher.informer.stop()
 
 
+class Pauses(threading.Event):
+    """Takes the place of an informer's stop: its pauses are noted, and take no time."""
+
+    def __init__(self):
+        super().__init__()
+        self.noted = []
+
+    def wait(self, timeout=None):
+        self.noted.append(timeout)
+        return super().wait(0)
+
+
+def pauses_until(api, condition):
+    """The pauses of an informer that has ended, after this was true."""
+    made, pauses = informer.Informer(api.client, CONFIG_MAPS), Pauses()
+    made._stop = pauses
+    made.start()
+    polling.until(lambda: condition(pauses.noted))
+    made.stop()
+    assert not made._thread.is_alive()
+    return pauses.noted
+
+
 def test_the_pauses_between_tries_double_up_to_a_limit(api, monkeypatch):
     monkeypatch.setattr(informer, "LAST_BACKOFF", 0.5)
-    pauses = []
-
-    class Told(threading.Event):
-        def wait(self, timeout=None):
-            pauses.append(timeout)
-            return super().wait(0)
-
     api.stop()
-    watcher = Watcher.__new__(Watcher)
-    watcher.informer = informer.Informer(api.client, CONFIG_MAPS)
-    watcher.informer._stop = Told()
-    watcher.informer.start()
-    polling.until(lambda: len(pauses) > 4)
-    watcher.informer.stop()
+    pauses = pauses_until(api, lambda noted: len(noted) > 4)
     assert pauses[:4] == [0.2, 0.4, 0.5, 0.5]
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause(api, watching):
-    watcher = watching()
-    polling.until(lambda: api.store.watch_count() == 1)
+def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause(api):
     api.store.close()
-    polling.until(lambda: api.count("watch") >= 2)
-    assert not watcher.informer._stop.wait(0.5)
-    assert api.count("watch") + api.count("list") < 12
+    pauses = pauses_until(api, lambda _: api.count("watch") > 4)
+    assert pauses == [informer.FIRST_BACKOFF] * api.count("watch")
+    assert api.count("list") == 1
 
 
-def test_a_server_that_always_says_gone_is_not_asked_without_a_pause(api, watching):
+def test_a_server_that_always_says_gone_is_not_asked_without_a_pause(api):
     api.rule = lambda call: options.Fault(status=410) if call.verb == "watch" else None
-    watcher = watching()
-    assert not watcher.informer._stop.wait(0.5)
-    assert api.count("watch") + api.count("list") < 12
+    pauses = pauses_until(api, lambda _: api.count("watch") > 4)
+    assert pauses == [informer.FIRST_BACKOFF] * api.count("watch")
 
 
 def stumbling(api):

@@ -1,56 +1,16 @@
 import contextlib
 import copy
-import json
-import ssl
+import socket
 import threading
 
-import kubernetes
-import polling
 import pytest
 import raw_http
 import served_api
-import trustme
 from served_api import CONFIG_MAPS
 
 from dra_driver import errors
 from dra_driver.adapters import kube
 from dra_driver.sim.api import options
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    made = served_api.ServedApi(tmp_path_factory.mktemp("api"), resource_versions=("v1", "v1beta1"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def api(shared):
-    """A server without ConfigMaps, calls and faults."""
-    shared.rule = lambda _call: None
-    shared.client.delete_collection(CONFIG_MAPS, "default", field_selector="metadata.name!=x")
-    shared.calls.clear()
-    return shared
-
-
-@pytest.fixture
-def client(api):
-    return api.client
-
-
-def raw_client(tmp_path, port, user=None):
-    path = tmp_path / "raw"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}/"}}],
-        "users": [{"name": "u", "user": user or {}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    path.write_text(json.dumps(config))
-    return kube.Client(kubeconfig=path, user_agent="test/1")
-
 
 # Paths
 
@@ -182,6 +142,26 @@ def test_other_paths_and_the_served_versions_can_be_asked_for(client):
     assert kube.served_versions(client, "absent.example.com") == ()
 
 
+def test_threads_share_a_client(api, client):
+    api.put("a")
+    failures = []
+
+    def ask():
+        try:
+            for _ in range(20):
+                assert client.get(CONFIG_MAPS, "a", "default")["metadata"]["name"] == "a"
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert api.count("get") == 160
+
+
 # Errors
 
 
@@ -280,330 +260,40 @@ def test_a_write_whose_connection_drops_is_not_sent_twice(api, client, drop, mad
     assert len(client.list(CONFIG_MAPS)[0]) == made
 
 
-def test_a_read_that_takes_too_long_is_given_up_and_not_tried_again(api, client):
-    api.fail(*[options.Fault(delay_seconds=1)] * 2, verb="get")
-    with pytest.raises(kube.Unavailable) as caught:
-        client.get(CONFIG_MAPS, "a", "default", timeout=0.1)
-    assert "timed out" in str(caught.value)
-    polling.until(lambda: api.count("get"), what="its request")
-    assert api.count("get") == 1
+def test_a_read_that_takes_too_long_is_given_up_and_not_tried_again(raw_client):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(kube.Unavailable, match="timed out"):
+            raw_client(silent.getsockname()[1]).get(CONFIG_MAPS, "a", "default", timeout=0.1)
+        silent.settimeout(0)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
-def test_the_plain_text_of_a_proxy_becomes_the_message(tmp_path):
+def test_the_plain_text_of_a_proxy_becomes_the_message(raw_client):
     answer = raw_http.response(b"upstream \xff is away\n", "502 Bad Gateway", "text/plain")
     with raw_http.serving(answer) as server:
-        client = raw_client(tmp_path, server.port)
+        client = raw_client(server.port)
         with pytest.raises(kube.Unavailable) as caught:
             client.get(kube.NODES, "n")
-        client.close()
     assert str(caught.value) == ("GET /api/v1/nodes/n: 502 Unknown: upstream \ufffd is away\n")
 
 
 @pytest.mark.parametrize("body", [b"<html>log in</html>", b"[]", b""])
-def test_an_answer_that_is_no_object_is_not_taken_for_one(tmp_path, body):
+def test_an_answer_that_is_no_object_is_not_taken_for_one(raw_client, body):
     with raw_http.serving(raw_http.response(body)) as server:
-        client = raw_client(tmp_path, server.port)
+        client = raw_client(server.port)
         with pytest.raises(kube.Unavailable) as caught:
             client.get(kube.NODES, "n")
-        client.close()
     assert str(caught.value) == (
         f"GET /api/v1/nodes/n: 200 not an object: {body.decode() or 'no message'}"
     )
 
 
-def test_an_answer_that_breaks_off_is_told_with_its_request(tmp_path):
+def test_an_answer_that_breaks_off_is_told_with_its_request(raw_client):
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
     with raw_http.serving([head]) as server:
-        client = raw_client(tmp_path, server.port)
+        client = raw_client(server.port)
         with pytest.raises(kube.Unavailable) as caught:
             client.create(kube.NODES, {})
-        client.close()
     assert str(caught.value).startswith("POST /api/v1/nodes: connection broke: ")
-
-
-# Who asks
-
-
-def test_what_is_sent_is_json_with_the_credentials_of_the_kubeconfig(tmp_path):
-    answer = raw_http.response(b'{"kind": "Status"}')
-    with raw_http.serving(answer, answer) as server:
-        client = raw_client(tmp_path, server.port, {"token": "s3cret"})
-        client.patch(kube.NODES, "n", {"a": "ä"})
-        client.get(kube.NODES, "n")
-        client.close()
-    head, _, body = server.requests[0].partition("\r\n\r\n")
-    first, *lines = head.split("\r\n")
-    headers = {line.split(": ")[0].lower(): line.split(": ")[1] for line in lines}
-    assert first == "PATCH /api/v1/nodes/n HTTP/1.1"
-    assert headers["authorization"] == "Bearer s3cret"
-    assert headers["content-type"] == "application/merge-patch+json"
-    assert headers["accept"] == "application/json"
-    assert headers["user-agent"] == "test/1"
-    assert json.loads(body) == {"a": "ä"}
-    assert "content-type" not in server.requests[1].lower()
-
-
-def test_in_a_pod_the_service_account_is_used_and_its_token_followed(tmp_path, monkeypatch):
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    token = tmp_path / "token"
-    token.write_text("first")
-    incluster = kubernetes.config.incluster_config
-    monkeypatch.setattr(incluster, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
-    answer = raw_http.response(b"{}")
-    with raw_http.serving(answer, answer, context=context) as server:
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
-        client = kube.Client(user_agent="test/1")
-        client.get(kube.NODES, "n")
-        token.write_text("second")
-        later = incluster.datetime.datetime.now() + incluster.datetime.timedelta(hours=1)
-
-        class Later(incluster.datetime.datetime):
-            @classmethod
-            def now(cls, _zone=None):
-                return later
-
-        monkeypatch.setattr(incluster.datetime, "datetime", Later)
-        client.get(kube.NODES, "n")
-        client.close()
-    assert [
-        line
-        for request in server.requests
-        for line in request.splitlines()
-        if line.lower().startswith("authorization")
-    ] == ["authorization: bearer first", "authorization: bearer second"]
-
-
-def test_without_a_service_account_the_next_step_is_told(monkeypatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(errors.Fatal) as caught:
-        kube.Client(user_agent="test/1")
-    assert str(caught.value) == (
-        "kubeconfig (in cluster): Service host/port is not set. Pass --kubeconfig FILE, "
-        "or run in a pod with a service account"
-    )
-
-
-def test_a_kubeconfig_that_is_not_there_is_not_called_malformed(tmp_path):
-    path = tmp_path / "config"
-    with pytest.raises(errors.Fatal) as caught:
-        kube.Client(kubeconfig=path, user_agent="test/1")
-    assert str(caught.value).startswith(f"kubeconfig {path}: the file is absent or empty. Pass ")
-
-
-@pytest.mark.parametrize(
-    "content", [None, "", "a: [", "\x07", "[]", "just text", "clusters: 5\ncurrent-context: x\n"]
-)
-def test_a_kubeconfig_that_is_none_is_told_by_name(tmp_path, content):
-    path = tmp_path / "config"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(errors.Fatal) as caught:
-        kube.Client(kubeconfig=path, user_agent="test/1")
-    assert str(caught.value).startswith(f"kubeconfig {path}: ")
-    assert str(caught.value).endswith(
-        "Pass --kubeconfig FILE, or run in a pod with a service account"
-    )
-
-
-# Watching
-
-
-def take(watch, count):
-    """The next events as (type, name)."""
-    events = iter(watch)
-    return [
-        (kind, item["metadata"].get("name")) for kind, item in (next(events) for _ in range(count))
-    ]
-
-
-def test_a_watch_shows_what_happens_after_the_version(api, client):
-    api.put("before")
-    _, version = client.list(CONFIG_MAPS)
-    api.put("a", k="1")
-    watch = client.watch(CONFIG_MAPS, "default", resource_version=version)
-    api.put("a", k="2")
-    api.remove("a")
-    api.put("b")
-    assert take(watch, 4) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b")]
-    watch.stop()
-
-
-def test_a_watch_shows_only_what_matches(api, client):
-    _, version = client.list(CONFIG_MAPS)
-    watch = client.watch(
-        CONFIG_MAPS, resource_version=version, label_selector="app=b",
-        field_selector="metadata.namespace=default",
-    )  # fmt: skip
-    api.put("a")
-    api.put("b1", "kube-system")
-    api.put("b2")
-    api.remove("b1", "kube-system")
-    assert take(watch, 1) == [("ADDED", "b2")]
-    watch.stop()
-
-
-def test_a_watch_gets_bookmarks(tmp_path):
-    api = served_api.ServedApi(tmp_path, bookmark_seconds=0.02)
-    _, version = api.client.list(CONFIG_MAPS)
-    watch = api.client.watch(CONFIG_MAPS, resource_version=version)
-    api.put("other", "kube-system")
-    added, told = None, []
-    for kind, item in watch:
-        if kind == "ADDED":
-            added = item["metadata"]["resourceVersion"]
-        elif added is not None:
-            told.append((kind, item["metadata"]["resourceVersion"]))
-            break
-    assert told == [("BOOKMARK", added)]
-    assert int(added) > int(version)
-    api.close()
-
-
-def test_an_idle_watch_that_is_stopped_ends_its_reader_at_once(api, client):
-    _, version = client.list(CONFIG_MAPS)
-    watch = client.watch(CONFIG_MAPS, resource_version=version)
-    seen, started = [], threading.Event()
-
-    def read():
-        started.set()
-        seen.extend(watch)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    assert started.wait(60)
-    polling.until(lambda: api.store.watch_count() == 1)
-    watch.stop()
-    reader.join(60)
-    assert not reader.is_alive()
-    assert seen == []
-    polling.until(lambda: api.store.watch_count() == 0)
-
-
-def test_a_watch_that_is_stopped_tells_nothing_more_of_what_has_come(api, client):
-    _, version = client.list(CONFIG_MAPS)
-    for name in ("a", "b", "c"):
-        api.put(name)
-    watch = client.watch(CONFIG_MAPS, resource_version=version)
-    events = iter(watch)
-    assert next(events)[1]["metadata"]["name"] == "a"
-    watch.stop()
-    assert list(events) == []
-
-
-def test_a_watch_may_be_stopped_before_it_is_read_and_after_it_has_ended(api, client):
-    _, version = client.list(CONFIG_MAPS)
-    watch = client.watch(CONFIG_MAPS, resource_version=version)
-    watch.stop()
-    assert list(watch) == []
-    watch.stop()
-
-
-def test_a_watch_from_a_version_that_is_forgotten_is_gone(api, client):
-    _, version = client.list(CONFIG_MAPS)
-    api.put("a")
-    api.store.forget()
-    watch = client.watch(CONFIG_MAPS, resource_version=version)
-    with pytest.raises(kube.Gone) as caught:
-        list(watch)
-    assert (caught.value.status, caught.value.reason) == (410, "Expired")
-    assert "too old resource version" in str(caught.value)
-
-
-def test_a_watch_that_is_refused_says_so_at_once(api, client):
-    api.fail(options.Fault(status=410, reason="Expired"), options.Fault(status=403))
-    with pytest.raises(kube.Gone):
-        client.watch(CONFIG_MAPS, resource_version="1")
-    with pytest.raises(kube.Forbidden) as caught:
-        client.watch(CONFIG_MAPS, "default", resource_version="1")
-    assert str(caught.value).startswith("watch /api/v1/namespaces/default/configmaps: 403 ")
-
-
-def event(name, kind="ADDED"):
-    return json.dumps({"type": kind, "object": {"metadata": {"name": name}}}).encode() + b"\n"
-
-
-def test_events_are_read_however_they_are_cut_into_pieces(tmp_path):
-    name = "ä" * 90_000
-    data = event("a") + event("b") + event(name) + b"\n" + event("c")
-    pieces = [data[start : start + 65_521] for start in range(0, len(data), 65_521)]
-    with raw_http.serving(raw_http.chunked(*pieces)) as server:
-        client = raw_client(tmp_path, server.port)
-        watch = client.watch(CONFIG_MAPS, resource_version="1")
-        assert [item["metadata"]["name"] for _, item in watch] == ["a", "b", name, "c"]
-        client.close()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        raw_http.chunked(event("a"), end=False),
-        raw_http.chunked(event("a"), b'{"type": ', end=False),
-        raw_http.chunked(event("a"), b"nonsense\n"),
-        raw_http.chunked(event("a"), b"[]\n"),
-        raw_http.chunked(event("a"), b"{}\n"),
-    ],
-)
-def test_a_watch_that_breaks_is_unavailable_after_what_came_whole(tmp_path, answer):
-    with raw_http.serving(answer) as server:
-        client = raw_client(tmp_path, server.port)
-        watch = iter(client.watch(CONFIG_MAPS, resource_version="1"))
-        assert next(watch)[0] == "ADDED"
-        with pytest.raises(kube.Unavailable) as caught:
-            next(watch)
-        client.close()
-    assert str(caught.value).startswith("watch /api/v1/configmaps: watch broke: ")
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "code"),
-    [
-        ({"code": 410}, kube.Gone, 410),
-        ({}, kube.Unavailable, 500),
-        ({"code": 403}, kube.Forbidden, 403),
-    ],
-)
-def test_an_error_event_is_raised_by_its_code(tmp_path, status, kind, code):
-    line = json.dumps({"type": "ERROR", "object": status | {"message": "m"}}).encode() + b"\n"
-    with raw_http.serving(raw_http.chunked(line)) as server:
-        client = raw_client(tmp_path, server.port)
-        with pytest.raises(kind) as caught:
-            list(client.watch(CONFIG_MAPS, resource_version="1"))
-        client.close()
-    assert str(caught.value) == f"watch /api/v1/configmaps: {code} Unknown: m"
-
-
-def test_a_watch_asks_for_bookmarks_and_an_end_and_reads_no_more_than_that(tmp_path):
-    with raw_http.serving(raw_http.chunked()) as server:
-        client = raw_client(tmp_path, server.port)
-        assert list(client.watch(CONFIG_MAPS, resource_version="7")) == []
-        client.close()
-    line = server.requests[0].splitlines()[0]
-    assert line == (
-        "GET /api/v1/configmaps?watch=true&allowWatchBookmarks=true&resourceVersion=7"
-        "&timeoutSeconds=300 HTTP/1.1"
-    )
-
-
-def test_threads_share_a_client(api, client):
-    api.put("a")
-    failures = []
-
-    def ask():
-        try:
-            for _ in range(20):
-                assert client.get(CONFIG_MAPS, "a", "default")["metadata"]["name"] == "a"
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            failures.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert failures == []
-    assert api.count("get") == 160

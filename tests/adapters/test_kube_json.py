@@ -55,26 +55,12 @@ def test_what_is_no_json_is_told(data):
 
 
 @pytest.fixture
-def answered(tmp_path):
+def answered(raw_client):
     """A client whose next request is answered with these bytes."""
     with contextlib.ExitStack() as ends:
 
         def make(body):
-            server = ends.enter_context(raw_http.serving(raw_http.response(body)))
-            path = tmp_path / "kubeconfig"
-            cluster = {"server": f"http://127.0.0.1:{server.port}/"}
-            config = {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": cluster}],
-                "users": [{"name": "u", "user": {}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-            path.write_text(json.dumps(config))
-            client = kube.Client(kubeconfig=path, user_agent="test/1")
-            ends.callback(client.close)
-            return client
+            return raw_client(ends.enter_context(raw_http.serving(raw_http.response(body))).port)
 
         yield make
 

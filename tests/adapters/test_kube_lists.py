@@ -83,29 +83,17 @@ def test_a_list_whose_later_page_fails_is_an_error(api, fault):
     [{}, {"kind": "Status"}, {"items": []}, {"metadata": {"resourceVersion": "1"}}, {"items": 7}],
     ids=str,
 )
-def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_one(tmp_path, body):
+def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_one(raw_client, body):
     answer = raw_http.response(json.dumps(body).encode())
     not_a_list = pytest.raises(kube.Unavailable, match="not a list")
     with raw_http.serving(answer) as server, not_a_list:
-        raw_client(tmp_path, server.port).list(CONFIG_MAPS)
+        raw_client(server.port).list(CONFIG_MAPS)
 
 
-def test_a_list_without_objects_may_say_so_by_null(tmp_path):
+def test_a_list_without_objects_may_say_so_by_null(raw_client):
     body = {"metadata": {"resourceVersion": "7"}, "items": None}
     with raw_http.serving(raw_http.response(json.dumps(body).encode())) as server:
-        assert raw_client(tmp_path, server.port).list(CONFIG_MAPS) == ([], "7")
-
-
-def raw_client(tmp_path, port):
-    path = tmp_path / "raw"
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}/"}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    path.write_text(json.dumps(config))
-    return kube.Client(kubeconfig=path, user_agent="test/1")
+        assert raw_client(server.port).list(CONFIG_MAPS) == ([], "7")
 
 
 # Server-side apply
@@ -134,9 +122,9 @@ def test_what_is_applied_to_another_object_than_is_there_is_a_conflict(api, othe
         api.client.apply(CONFIG_MAPS, config_map(**other), "default", manager="me")
 
 
-def test_an_apply_goes_to_the_subresource_and_wins_over_other_managers(tmp_path):
+def test_an_apply_goes_to_the_subresource_and_wins_over_other_managers(raw_client):
     with raw_http.serving(raw_http.response(b"{}")) as server:
-        raw_client(tmp_path, server.port).apply(
+        raw_client(server.port).apply(
             kube.CLAIMS, config_map(), "ns", manager="me", subresource="status"
         )
     (request,) = server.requests

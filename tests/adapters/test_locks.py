@@ -25,7 +25,7 @@ import pathlib, sys
 from dra_driver.adapters import locks
 made = locks.Locks(pathlib.Path(sys.argv[1]))
 for turn in range(100):
-    with made.hold(["b", "a"], seconds=30):
+    with made.hold(["b", "a"], seconds=60):
         if turn == 0:
             print("began", flush=True)
 print("done", flush=True)
@@ -75,7 +75,7 @@ def test_two_threads_never_hold_one_name_at_once(mine):
     def work():
         nonlocal inside, most, turns
         for _ in range(200):
-            with mine.hold(["gpu-0"], seconds=30):
+            with mine.hold(["gpu-0"], seconds=60):
                 inside += 1
                 most = max(most, inside)
                 turns += 1
@@ -114,7 +114,7 @@ def test_names_in_any_order_do_not_deadlock(mine):
 
     def work(order):
         for _ in range(100):
-            with mine.hold(order, seconds=30):
+            with mine.hold(order, seconds=60):
                 pass
 
     run(*(lambda order=order: work(order) for order in orders))
@@ -127,7 +127,7 @@ def test_names_in_different_order_do_not_deadlock_with_another_process(path, min
     with crossing:
         assert crossing.stdout.readline() == "began\n"
         for _ in range(100):
-            with mine.hold(["a", "b"], seconds=30):
+            with mine.hold(["a", "b"], seconds=60):
                 pass
         assert crossing.stdout.readline() == "done\n"
     assert crossing.returncode == 0
@@ -150,7 +150,7 @@ def test_a_name_that_another_process_holds_is_given_up_after_the_time(path, mine
 def test_a_name_is_had_as_soon_as_the_other_process_gives_it_up(path, mine):
     with held_elsewhere(path, "gpu-0") as holder:
         threading.Timer(0.05, holder.stdin.close).start()
-        with mine.hold(["gpu-0"], seconds=30):
+        with mine.hold(["gpu-0"], seconds=60):
             assert holder.stdout.readline() == "released\n"
 
 
@@ -158,7 +158,7 @@ def test_the_names_of_a_killed_process_are_free(path, mine):
     with held_elsewhere(path, "gpu-0", "gpu-1") as holder:
         assert not is_free(mine, "gpu-1")
         os.kill(holder.pid, signal.SIGKILL)
-        with mine.hold(["gpu-0", "gpu-1"], seconds=30):
+        with mine.hold(["gpu-0", "gpu-1"], seconds=60):
             pass
 
 

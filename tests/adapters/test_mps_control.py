@@ -35,7 +35,7 @@ def daemon(scene):
 def control(scene, daemon):
     """Of a daemon whose own directory is that of its clients."""
     pipe_dir, log_dir = pathlib.Path(daemon.pipe_dir), pathlib.Path(daemon.log_dir)
-    return mps_control.Control(scene.program, pipe_dir, log_dir)
+    return mps_control.Control(scene.program, pipe_dir, log_dir, seconds=60)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ ROW = "|   0   Timeslice       Default       |"
 def script(tmp_path):
     """The adapter over a shell script."""
 
-    def made(body, *, seconds=30.0, **environment):
+    def made(body, *, seconds=60.0, **environment):
         path = tmp_path / "nvidia-smi"
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)

@@ -67,7 +67,7 @@ def test_waiting_ends_with_the_process(child):
 
     child.send_signal(signal.SIGTERM)
 
-    assert pids.wait(found, 30)
+    assert pids.wait(found, 60)
     child.wait()
     assert pids.wait(found, 0)
     assert not pids.send(found, signal.SIGTERM)

@@ -128,8 +128,6 @@ from dra_driver.adapters import terminal
 shown = terminal.Terminal()
 with shown.progress("starting [x] :smile:") as progress:
     progress.update("waiting [y] :smile:")
-    import time
-    time.sleep(0.3)
 shown.table(terminal.Table("Pods", ("POD", "NAME"), (("p" * 60, ("n" * 60, "green")),)))
 shown.table(terminal.Table("Parts", ("A",), ((terminal.Spans((("x", "cyan"), ("y", ""))),),)))
 shown.say(f"width {shown.width}")
@@ -150,7 +148,7 @@ def on_terminal(columns):
     )
     os.close(follower)
     written = b""
-    while select.select([leader], [], [], 30)[0]:
+    while select.select([leader], [], [], 60)[0]:
         try:
             part = os.read(leader, 65536)
         except OSError:  # How Linux says that the other end is closed.
@@ -159,7 +157,7 @@ def on_terminal(columns):
             break
         written += part
     os.close(leader)
-    assert process.wait(30) == 0, written
+    assert process.wait(60) == 0, written
     return written.decode().replace("\r\n", "\n")
 
 

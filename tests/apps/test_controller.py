@@ -250,7 +250,7 @@ def test_it_serves_its_state_and_lets_the_next_one_begin_when_it_stops(cluster, 
         assert webhook_scene.status(one.status_port, "/healthz", "POST")[0] == 405
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(api_cluster.DEADLINE)
     assert holder(cluster) == ""
 
 
@@ -265,7 +265,7 @@ def test_the_command_leads_and_ends_on_sigterm(cluster):
     try:
         api_cluster.wait_for(lambda: names(cluster, leading.LEASES), "the command has the lease")
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=api_cluster.DEADLINE)
     finally:
         process.kill()
     assert process.returncode == 0

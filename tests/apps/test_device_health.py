@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 import threading
 
+import api_cluster
 import grpc
 import polling
 import pytest
@@ -52,7 +53,7 @@ def watching(path):
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=MESSAGES.NodeWatchResourcesResponse.FromString,
         )
-        call = watch(MESSAGES.NodeWatchResourcesRequest(), timeout=30)
+        call = watch(MESSAGES.NodeWatchResourcesRequest(), timeout=api_cluster.DEADLINE)
         try:
             yield call
         finally:
@@ -97,7 +98,7 @@ def test_nothing_is_told_before_the_gpus_have_been_looked_at(path):
         thread.start()
         health.wake()
         health.say({"gpu-7": None})
-        thread.join(30)
+        thread.join(api_cluster.DEADLINE)
     assert first == [[("node-1", "gpu-7", 1, "")]]
 
 

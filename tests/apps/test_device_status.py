@@ -324,6 +324,7 @@ def test_what_is_reported_right_before_the_end_is_written(served, monkeypatch):
 
 def test_what_waits_to_be_tried_again_is_not_waited_for_at_the_end(served, monkeypatch):
     monkeypatch.setattr(device_status, "FIRST_BACKOFF", 3600.0)
+    monkeypatch.setattr(device_status, "STOP_SECONDS", api_cluster.DEADLINE)
     scene = Scene(served)
     ref = served.claim("gpu-0")
     with scene.refusing(options.Fault(status=503)) as happened:
@@ -342,7 +343,13 @@ def test_an_end_without_a_server_names_what_is_not_written_after_one_try(served,
     for ref in refs:
         scene.writer.report(ref, [report()])
     calls = len(served.faults.calls)
-    with served.faults.where(lambda _call: options.Fault(drop="before")):
+
+    def away(_call):
+        # The first try takes until the driver ends.
+        api_cluster.wait_for(lambda: scene.writer._end, "the end")
+        return options.Fault(drop="before")
+
+    with served.faults.where(away):
         scene.writer.start()
         scene.writer.stop()
     assert {call.name for call in served.faults.calls[calls:]} == {refs[0].name}

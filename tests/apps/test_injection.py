@@ -126,7 +126,7 @@ def test_files_are_looked_for_once_in_a_while_and_after_an_update_of_the_driver(
     for version in (VERSION, VERSION, "590.1.2", "590.1.2"):
         host.injection({"gpu-0": whole(0, version)})
     assert root.asked == [VERSION, "590.1.2"]
-    monkeypatch.setattr(injection, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(injection, "KEEP_SECONDS", -1.0)
     host.injection({"gpu-0": whole(0, "590.1.2")})
     assert root.asked == [VERSION, "590.1.2", "590.1.2"]
 

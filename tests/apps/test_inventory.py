@@ -19,8 +19,9 @@ def taints(cluster):
 
 
 @pytest.fixture
-def whole(cluster, machine):
-    """What a test takes away comes back."""
+def whole(plugin, cluster, machine):
+    """Both GPUs are there; what a test takes away comes back."""
+    cluster.wait_devices("gpu-0", "gpu-1")
     yield
     machine.heal_gpus()
     cluster.wait_devices("gpu-0", "gpu-1")

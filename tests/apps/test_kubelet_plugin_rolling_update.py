@@ -24,22 +24,27 @@ def old(new_plugin, cluster):
 
 @pytest.fixture(scope="module")
 def new(old, new_plugin):
-    plugin = new_plugin(rolling_update_uid=NEW).start()
-    plugin.wait_log("publishing")
-    return plugin
+    return wait_newest(new_plugin(rolling_update_uid=NEW).start())
 
 
 @pytest.fixture
 def own_old(own_plugin, own_cluster):
     plugin = own_plugin(rolling_update_uid=OLD).start()
     own_cluster.wait_devices("gpu-0", "gpu-1")
+    plugin.wait_log(WRITTEN)
     return plugin
 
 
 @pytest.fixture
 def own_new(own_old, own_plugin):
-    plugin = own_plugin(rolling_update_uid=NEW).start()
+    return wait_newest(own_plugin(rolling_update_uid=NEW).start())
+
+
+def wait_newest(plugin):
+    """The plugin, once it publishes in place of the older one."""
     plugin.wait_log("publishing")
+    # The line follows what makes it the newest, and the sockets come before.
+    plugin.wait_log("sockets open")
     return plugin
 
 
@@ -83,21 +88,18 @@ def test_the_sockets_of_a_live_instance_stay(own_old, own_new):
     assert own_old.service_socket.exists()
 
 
-def test_the_newest_publishes(old, new, cluster):
-    before = [len(plugin.log(WRITTEN)) for plugin in (old, new)]
-    wipe(cluster)
+def test_the_newest_publishes(own_old, own_new, own_cluster):
+    wipe(own_cluster)
     # The line follows the write, so the slices can be there before it.
-    new.wait_log(WRITTEN, count=before[1] + 1)
-    after = [len(plugin.log(WRITTEN)) for plugin in (old, new)]
-    assert after == [before[0], before[1] + 1]
+    own_new.wait_log(WRITTEN)
+    assert [len(plugin.log(WRITTEN)) for plugin in (own_old, own_new)] == [1, 1]
 
 
 def test_an_update_leaves_the_slices_as_they_are_and_the_new_sockets_where_they_are(
     own_old, own_plugin, own_cluster
 ):
     before = own_cluster.slices()
-    new = own_plugin(rolling_update_uid=NEW).start()
-    new.wait_log("publishing")
+    new = wait_newest(own_plugin(rolling_update_uid=NEW).start())
     assert own_old.stop() == 0
     assert not own_old.service_socket.exists()
     assert not own_old.registration_socket.exists()
@@ -170,3 +172,4 @@ def test_a_held_gpu_that_is_gone_stays_listed_when_the_other_instance_has_prepar
     new.kubelet.unprepare(ref)
     cluster.wait_devices("gpu-0")
     machine.heal_gpus()
+    cluster.wait_devices("gpu-0", "gpu-1")

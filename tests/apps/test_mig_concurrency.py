@@ -9,7 +9,7 @@ import plugin_process
 import pytest
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class Scene:
 
     def prepare(self, *results, configs=(), namespace="default"):
         ref = self.cluster.claim(*results, config=configs, namespace=namespace)
-        self.node.prepare(ref, 30)
+        self.node.prepare(ref, 60)
         self.report(ref)
         return ref
 
@@ -187,7 +187,7 @@ def test_a_daemon_with_which_a_claim_is_at_work_is_left_alone_and_nothing_is_sai
     ref = scene.prepare(share())
     kill_both(scene, ref)
 
-    with scene.node.held.hold([GPU], seconds=5):
+    with scene.node.held.hold([GPU], seconds=60):
         scene.health.look()
         assert scene.node.domain(ref).supervisor() is None
     assert scene.told == []
@@ -202,7 +202,7 @@ def test_what_was_told_stays_while_a_claim_is_at_work(scene, failing_call):
     failing_call(scene.node.launcher, "start", errors.Retryable("not now"), 0)
     scene.health.look()
 
-    with scene.node.held.hold([GPU], seconds=5):
+    with scene.node.held.hold([GPU], seconds=60):
         scene.health.look()
 
     assert scene.told == [(ref.uid, True)]
@@ -288,7 +288,7 @@ def test_a_daemon_that_a_claim_brings_back_during_a_look_is_not_called_down_afte
 
     def meanwhile(asked):
         if asked == domain:
-            scene.node.prepare(first, 30)
+            scene.node.prepare(first, 60)
             scene.report(first)
         return trouble(asked)
 

@@ -2,31 +2,26 @@
 
 import pathlib
 
-import api_cluster
+import mps_pods_scene
 import mps_scene
-import pod_kubelet
 import polling
 import pytest
 import sharing_node
 
-from dra_driver.adapters import kube, mps_control, mps_domain, pids
+from dra_driver.adapters import mps_control, mps_domain, pids
 
-NAMESPACE = "dra-driver"
 GPU = "gpu-0"
 
 
 @pytest.fixture
 def pods(own_cluster):
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    own_cluster.client.create(kube.NAMESPACES, body)
-    made = pod_kubelet.Kubelet(own_cluster.client, api_cluster.NODE, NAMESPACE)
-    yield made
-    made.close()
+    with mps_pods_scene.running_pods(mps_pods_scene.with_namespace(own_cluster)) as made:
+        yield made
 
 
 @pytest.fixture
 def as_pods(own_plugin, pods):
-    environment = {"POD_NAMESPACE": NAMESPACE}
+    environment = {"POD_NAMESPACE": mps_pods_scene.NAMESPACE}
     return own_plugin(
         mps_launcher="pod", mps_image="driver:1", shares="memory", environment=environment
     )

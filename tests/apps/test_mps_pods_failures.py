@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 
-import mps_pods_scene
-import mps_scene
 import polling
 import pytest
 from mps_pods_scene import NAMESPACE, SECONDS, refusing, started, uid
@@ -15,70 +13,41 @@ from dra_driver.apps import mps_pods
 from dra_driver.sim.api import options
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with mps_pods_scene.serving() as made:
-        yield made
-
-
-@pytest.fixture
-def scene():
-    scene = mps_scene.Scene()
-    yield scene
-    scene.close()
-
-
-@pytest.fixture
-def kubelet(cluster, scene):
-    with mps_pods_scene.running_pods(cluster) as made:
-        yield made
-
-
-@pytest.fixture
-def launchers(cluster, scene, kubelet):
-    return mps_pods_scene.Launchers(cluster, scene)
-
-
-@pytest.fixture
-def launcher(launchers):
-    return launchers.new()
-
-
-def test_a_pod_of_somebody_else_is_neither_used_nor_deleted(launcher, kubelet, cluster, scene):
-    daemon = scene.daemon()
+def test_a_pod_of_somebody_else_is_neither_used_nor_deleted(launcher, pods, pods_cluster, place):
+    daemon = place.daemon()
     launcher.start(daemon)
-    made = kubelet.pod()
+    made = pods.pod()
     name = made["metadata"]["name"]
     launcher.stop(daemon, SECONDS)
     plain = {"containers": [{"name": "c", "image": "i"}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": plain}
-    cluster.client.create(kube.PODS, body, NAMESPACE)
+    pods_cluster.client.create(kube.PODS, body, NAMESPACE)
 
     with pytest.raises(errors.Rejected, match=rf"{name} is there and was not made by this driver"):
         launcher.start(daemon)
     launcher.stop(daemon, SECONDS)
 
-    assert kubelet.pod()["spec"]["containers"][0]["image"] == "i"
+    assert pods.pod()["spec"]["containers"][0]["image"] == "i"
 
 
-def test_a_pod_that_took_the_place_of_the_one_to_stop_is_not_deleted(launcher, kubelet, scene):
-    kubelet.broken = True
-    daemon = scene.daemon()
+def test_a_pod_that_took_the_place_of_the_one_to_stop_is_not_deleted(launcher, pods, place):
+    pods.broken = True
+    daemon = place.daemon()
     launcher.start(daemon)
-    found = kubelet.pod()
+    found = pods.pod()
     earlier = found | {"metadata": found["metadata"] | {"uid": "an-earlier-one"}}
 
     launcher._delete(daemon, earlier, 1)
 
-    assert uid(kubelet.pod()) == uid(found)
-    assert "deletionTimestamp" not in kubelet.pod()["metadata"]
+    assert uid(pods.pod()) == uid(found)
+    assert "deletionTimestamp" not in pods.pod()["metadata"]
 
 
-def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, kubelet, scene):
-    kubelet.broken = True
-    daemon = scene.daemon()
+def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, pods, place):
+    pods.broken = True
+    daemon = place.daemon()
     launcher.start(daemon)
-    polling.until(lambda: kubelet.pod()["status"].get("containerStatuses"))
+    polling.until(lambda: pods.pod()["status"].get("containerStatuses"))
 
     with pytest.raises(
         errors.Retryable, match=r"not ready within 0\.1 s; pod dra-driver/mps-.*CreateContainerErr"
@@ -86,19 +55,19 @@ def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, kub
         launcher.wait_ready(daemon, 0.1)
 
 
-def test_a_pod_that_ends_is_not_waited_for(launcher, kubelet, scene):
-    kubelet.broken = True
-    daemon = scene.daemon()
+def test_a_pod_that_ends_is_not_waited_for(launcher, pods, place):
+    pods.broken = True
+    daemon = place.daemon()
     launcher.start(daemon)
-    kubelet.fail()
+    pods.fail()
 
     with pytest.raises(errors.Retryable, match=r"it has ended; pod .*: Failed, Evicted, low"):
         launcher.wait_ready(daemon, 60)
 
 
-def test_a_daemon_whose_processes_the_driver_cannot_see_gives_a_hint(launcher, kubelet, scene):
-    kubelet.broken = True
-    daemon = scene.daemon()
+def test_a_daemon_whose_processes_the_driver_cannot_see_gives_a_hint(launcher, pods, place):
+    pods.broken = True
+    daemon = place.daemon()
     launcher.start(daemon)
     named = pathlib.Path(daemon.directory) / "supervisor.json"
     named.write_text('{"pid": 1, "start_time": 1}', encoding="utf-8")
@@ -117,12 +86,14 @@ def test_a_daemon_whose_processes_the_driver_cannot_see_gives_a_hint(launcher, k
     ],
 )
 def test_what_the_api_server_refuses_may_work_later(
-    launcher, kubelet, cluster, scene, verb, fault, text
+    launcher, pods, pods_cluster, place, verb, fault, text
 ):
-    daemon = scene.daemon()
+    daemon = place.daemon()
     # What only reads is sent once more by itself.
     with (
-        cluster.faults.where(lambda call: fault if call.verb == verb and call.namespace else None),
+        pods_cluster.faults.where(
+            lambda call: fault if call.verb == verb and call.namespace else None
+        ),
         pytest.raises(errors.Retryable, match=rf"pod dra-driver/mps-{daemon.id}.*{text}"),
     ):
         launcher.start(daemon)
@@ -130,23 +101,23 @@ def test_what_the_api_server_refuses_may_work_later(
     started(launcher, daemon)
 
 
-def test_a_service_account_that_is_not_there_is_named(launchers, kubelet, cluster, scene):
+def test_a_service_account_that_is_not_there_is_named(launchers, pods, pods_cluster, place):
     launcher = launchers.new(mps_service_account="mps")
     text = 'error looking up service account dra-driver/mps: serviceaccount "mps" not found'
     missing = options.Fault(status=403, reason="Forbidden", message=f"pods is forbidden: {text}")
     with (
-        refusing(cluster, "create", missing),
+        refusing(pods_cluster, "create", missing),
         pytest.raises(errors.Retryable, match=r"Make the service account mps .*mps-service-acc"),
     ):
-        launcher.start(scene.daemon())
+        launcher.start(place.daemon())
 
 
 def test_a_stop_that_the_api_server_does_not_let_happen_is_to_be_done_again(
-    launcher, kubelet, cluster, scene
+    launcher, pods, pods_cluster, place
 ):
-    daemon = started(launcher, scene.daemon())
+    daemon = started(launcher, place.daemon())
     with (
-        refusing(cluster, "delete", options.Fault(status=503)),
+        refusing(pods_cluster, "delete", options.Fault(status=503)),
         pytest.raises(errors.Retryable, match="503"),
     ):
         launcher.stop(daemon, SECONDS)
@@ -154,24 +125,24 @@ def test_a_stop_that_the_api_server_does_not_let_happen_is_to_be_done_again(
 
     launcher.stop(daemon, SECONDS)
 
-    assert kubelet.pods() == []
+    assert pods.pods() == []
     assert not pathlib.Path(daemon.directory).exists()
 
 
 def test_a_pod_that_the_kubelet_does_not_end_is_told_and_its_directory_stays(
-    launcher, kubelet, scene, monkeypatch
+    launcher, pods, place, monkeypatch
 ):
     monkeypatch.setattr(mps_pods, "_GONE_SECONDS", 0.1)
-    kubelet.patient = True
-    daemon = started(launcher, scene.daemon())
+    pods.patient = True
+    daemon = started(launcher, place.daemon())
 
     with pytest.raises(errors.Retryable, match=r"the kubelet has not ended it .*being deleted"):
         launcher.stop(daemon, 0)
 
     assert pathlib.Path(daemon.directory).exists()
-    kubelet.patient = False
+    pods.patient = False
     launcher.stop(daemon, SECONDS)
-    assert kubelet.pods() == []
+    assert pods.pods() == []
 
 
 @pytest.mark.parametrize(
@@ -186,7 +157,7 @@ def test_what_pods_need_has_to_be_set(launchers, fields, text):
         launchers.new(**fields)
 
 
-def test_a_driver_root_that_a_pod_cannot_have_is_refused(launcher, cluster, scene):
+def test_a_driver_root_that_a_pod_cannot_have_is_refused(launcher, pods_cluster, place):
     site = dataclasses.replace(launcher._site, driver_root="/", driver_root_seen="/")
     with pytest.raises(errors.Fatal, match="give --driver-root-seen"):
-        mps_pods.PodLauncher(cluster.client, site, scene.launcher())
+        mps_pods.PodLauncher(pods_cluster.client, site, place.launcher())

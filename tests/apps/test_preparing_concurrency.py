@@ -124,8 +124,10 @@ def test_calls_that_wait_leave_room_for_the_unprepare_that_they_wait_for(
     holder = cluster.claim("gpu-0")
     kubelet.prepare(holder)
     cluster.delete_claim(holder)
-    waiting = [background.submit(kubelet.ask_prepare, cluster.claim("gpu-0")) for _ in range(20)]
-    plugin.wait_log("waiting", component="preparer", count=20)
+    refs = [cluster.claim("gpu-0") for _ in range(20)]
+    waiting = [background.submit(kubelet.ask_prepare, ref) for ref in refs]
+    for ref in refs:
+        plugin.wait_log("waiting", component="preparer", claim_uid=ref.uid)
     kubelet.unprepare(holder)
     answers = [future.result(api_cluster.DEADLINE) for future in waiting]
     assert sum(not answer.error for each in answers for answer in each.values()) == 1

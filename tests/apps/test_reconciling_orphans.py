@@ -168,7 +168,7 @@ def test_mig_mode_of_a_gpu_that_is_busy_is_left_to_whoever_is_at_it(desk, log, m
     desk.node.unprepare(ref)
     desk.node.end(4711)
     monkeypatch.setattr("dra_driver.apps.orphans.LOCK_SECONDS", 0.01)
-    with desk.node.held.hold(["gpu-0"], seconds=1):
+    with desk.node.held.hold(["gpu-0"], seconds=60):
         desk.asked_after(0)
     assert desk.node.card().mig_enabled
     assert events(log, "GPU not settled for now") == ["gpu-0"]

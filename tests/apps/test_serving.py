@@ -1,9 +1,11 @@
 """What can be seen of calls from outside: log lines and metrics."""
 
+import contextlib
 import functools
 
 import polling
 import pytest
+import reserved_port
 import scraping
 import structlog.testing
 
@@ -15,7 +17,8 @@ from dra_driver.sim.api import options
 
 @pytest.fixture(scope="module")
 def metrics_port():
-    return scraping.free_port()
+    with contextlib.closing(reserved_port.Reserved()) as port:
+        yield port.number
 
 
 @pytest.fixture(scope="module")

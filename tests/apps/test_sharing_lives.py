@@ -22,7 +22,7 @@ def test_a_daemon_killed_under_a_client_is_back_with_the_same_limits(host, users
     host.prepare(ref)
     client = host.connect(ref)
     old = host.kill_daemon(ref)
-    assert client.wait_unusable(30)
+    assert client.wait_unusable(60)
     client.close()
     host.comes_back(ref, old)
     assert host.limits(ref) == (30, 4)
@@ -49,7 +49,7 @@ def test_a_daemon_whose_supervisor_was_killed_too_runs_after_the_next_prepare(
     host.prepare(ref)
     old, limits, served = host.daemon(ref), host.limits(ref), host.described(ref).device
     host.kill_supervisor(ref)
-    assert pids.wait(old, 30)
+    assert pids.wait(old, 60)
     host.prepare(ref)
     assert host.daemon(ref) != old
     assert (host.limits(ref), host.described(ref).device) == (limits, served)
@@ -66,7 +66,7 @@ def test_a_daemon_whose_supervisor_was_killed_too_runs_after_a_restart_of_the_dr
     host.prepare(ref)
     old, limits = host.daemon(ref), host.limits(ref)
     host.kill_supervisor(ref)
-    assert pids.wait(old, 30)
+    assert pids.wait(old, 60)
     again = new_host().start().look_after()
     assert again.daemon(ref) != old
     assert again.limits(ref) == limits
@@ -81,7 +81,7 @@ def test_the_daemon_of_shares_whose_supervisor_was_killed_runs_after_a_restart(
     shared_host.prepare(large)
     old = shared_host.daemon(small)
     shared_host.kill_supervisor(small)
-    assert pids.wait(old, 30)
+    assert pids.wait(old, 60)
     again = new_host(shares=sharing_node.BY_MEMORY).start().look_after()
     assert again.daemon(small) == again.daemon(large) != old
     assert again.limits(small) == (40, 30)
@@ -138,7 +138,7 @@ def test_no_daemon_is_removed_while_another_instance_is_at_work_on_a_gpu(host, u
     host.prepare(ref)
     process = host.daemon(ref)
     (host.root / "claims" / f"{ref.uid}.json").unlink()
-    with host.held.hold([GPU], seconds=30):
+    with host.held.hold([GPU], seconds=60):
         host.orphans.remove_daemons()
         assert pids.is_alive(process)
     host.orphans.remove_daemons()

@@ -95,7 +95,7 @@ def test_nothing_of_a_daemon_is_left_after_the_unprepare(host, users):
         f"mps/{host.daemons()[0]}",
     ]
     host.unprepare(ref)
-    assert client.wait_unusable(30)
+    assert client.wait_unusable(60)
     client.close()
     assert host.is_clean()
 

@@ -118,7 +118,7 @@ def test_a_daemon_that_ended_with_its_supervisor_while_no_plugin_ran_is_back_aft
     plugin.kill()
     old = daemon(machine)
     sharing_node.kill(domain(machine).supervisor())
-    assert pids.wait(old, 30)
+    assert pids.wait(old, 60)
     plugin.start()
     polling.until(lambda: daemon(machine) != old, what="another daemon")
     assert gets(machine, ref) == (30, 4)

@@ -306,15 +306,15 @@ def test_claims_that_come_and_go_at_once_are_each_held_to_their_share(shared_hos
         users.share(namespace=f"team-{number % 2}", memory=5 + number, cores=5 + number)
         for number in range(6)
     ]
-    plugin_process.at_once(*(functools.partial(shared_host.prepare, ref, 40) for ref in refs))
+    plugin_process.at_once(*(functools.partial(shared_host.prepare, ref, 60) for ref in refs))
     assert len(shared_host.daemons()) == 2
     assert [shared_host.limits(ref) for ref in refs] == [(9, 9), (10, 10)] * 3
     assert [shared_host.gets(ref) for ref in refs] == [(5 + n, 5 + n) for n in range(6)]
     leaving, staying = refs[2:], refs[:2]
-    plugin_process.at_once(*(functools.partial(shared_host.unprepare, r, 40) for r in leaving))
+    plugin_process.at_once(*(functools.partial(shared_host.unprepare, r, 60) for r in leaving))
     shared_host.look_after()
     assert [shared_host.limits(ref) for ref in staying] == [(5, 5), (6, 6)]
-    plugin_process.at_once(*(functools.partial(shared_host.unprepare, r, 40) for r in staying))
+    plugin_process.at_once(*(functools.partial(shared_host.unprepare, r, 60) for r in staying))
     assert shared_host.is_clean()
 
 

@@ -1,9 +1,11 @@
 """Gauges of a running plugin: what is true of the node now."""
 
+import contextlib
 import functools
 
 import polling
 import pytest
+import reserved_port
 import scraping
 import sharing_node
 
@@ -13,7 +15,8 @@ from dra_driver.sim.api import options
 
 @pytest.fixture
 def metrics_port():
-    return scraping.free_port()
+    with contextlib.closing(reserved_port.Reserved()) as port:
+        yield port.number
 
 
 @pytest.fixture
@@ -34,19 +37,19 @@ def started(own_plugin, metrics_port):
 
 
 def gpus(found):
-    return {state: found[f'dra_driver_gpus{{state="{state}"}}'] for state in ("offered", "lost")}
+    states = ("offered", "failed", "lost")
+    return {state: found[f'dra_driver_gpus{{state="{state}"}}'] for state in states}
 
 
 def test_a_gpu_that_does_not_answer_is_failed(started, gauges, own_machine):
     started()
-    polling.until(lambda: gpus(gauges()) == {"offered": 2, "lost": 0})
+    polling.until(lambda: gpus(gauges()) == {"offered": 2, "failed": 0, "lost": 0})
     gpu_faults.inject(
         own_machine.simulation,
         uuid=own_machine.uuid("gpu-1"),
         error=gpu_errors.CODES["NVML_ERROR_GPU_IS_LOST"],
     )
-    polling.until(lambda: gauges()['dra_driver_gpus{state="failed"}'] == 1)
-    assert gpus(gauges()) == {"offered": 1, "lost": 1}
+    polling.until(lambda: gpus(gauges()) == {"offered": 1, "failed": 1, "lost": 1})
 
 
 def daemons(found):
@@ -55,16 +58,16 @@ def daemons(found):
 
 def test_a_gpu_that_falls_off_the_bus_is_lost_until_it_is_back(started, gauges, own_machine):
     started()
-    polling.until(lambda: gpus(gauges()) == {"offered": 2, "lost": 0})
+    polling.until(lambda: gpus(gauges()) == {"offered": 2, "failed": 0, "lost": 0})
     own_machine.lose_gpus("gpu-1")
-    polling.until(lambda: gpus(gauges()) == {"offered": 1, "lost": 1})
+    polling.until(lambda: gpus(gauges()) == {"offered": 1, "failed": 0, "lost": 1})
     own_machine.heal_gpus()
-    polling.until(lambda: gpus(gauges()) == {"offered": 2, "lost": 0})
+    polling.until(lambda: gpus(gauges()) == {"offered": 2, "failed": 0, "lost": 0})
 
 
 def test_partitions_of_a_gpu_count_as_one_gpu(started, gauges):
     started(gpus="h100-80gb-hbm3:3", mig_mode="dynamic")
-    polling.until(lambda: gpus(gauges()) == {"offered": 3, "lost": 0})
+    polling.until(lambda: gpus(gauges()) == {"offered": 3, "failed": 0, "lost": 0})
 
 
 def test_a_daemon_is_ready_while_a_claim_needs_it_and_down_when_it_does_not_run(

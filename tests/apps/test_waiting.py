@@ -333,9 +333,9 @@ def test_the_command_of_the_probes_tells_what_is_waited_for(own_plugin, own_mach
     command = (sys.executable, "-m", "dra_driver", "probe", "--node-name", api_cluster.NODE)
     flags = ("--kubelet-root", str(own_machine.kubelet))
     ready = subprocess.run(
-        [*command, *flags], check=False, capture_output=True, text=True, timeout=30
+        [*command, *flags], check=False, capture_output=True, text=True, timeout=60
     )
     assert ready.returncode == 1
     assert f"registration directory {own_machine.registry}: it is absent" in ready.stderr
-    alive = subprocess.run([*command, *flags, "--allow-starting"], check=False, timeout=30)
+    alive = subprocess.run([*command, *flags, "--allow-starting"], check=False, timeout=60)
     assert alive.returncode == 0

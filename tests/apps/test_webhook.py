@@ -1,5 +1,6 @@
 """The webhook as an API server meets it: AdmissionReviews over TLS."""
 
+import contextlib
 import json
 import pathlib
 import re
@@ -8,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import types
 
 import api_cluster
 import config_cases
@@ -243,21 +245,22 @@ def test_before_it_stops_it_is_not_ready_and_goes_on_answering(tmp_path, monkeyp
 
     def sleep(_seconds):
         draining.set()
-        go_on.wait(20)
+        go_on.wait(60)
 
-    monkeypatch.setattr(webhook.time, "sleep", sleep)
+    # In the webhook alone: other threads of this process sleep, too.
+    monkeypatch.setattr(webhook, "time", types.SimpleNamespace(sleep=sleep))
     stop = threading.Event()
-    runner = threading.Thread(target=lambda: (stop.wait(20), scene.webhook.stop()))
+    runner = threading.Thread(target=lambda: (stop.wait(60), scene.webhook.stop()))
     runner.start()
     stop.set()
-    assert draining.wait(20)
+    assert draining.wait(60)
     assert scene.status("/readyz") == (503, "stopping\n")
     with scene.client() as client:
         answer = client.send(REVIEW)
         assert answer.response["allowed"]
         assert answer.headers["connection"] == "close"
     go_on.set()
-    runner.join(20)
+    runner.join(60)
     assert not runner.is_alive()
 
 
@@ -278,7 +281,11 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
         "--address", "127.0.0.1:0", "--status-address", "[::1]:0", "--drain-seconds", "0",
         "--log-format", "json",
     ]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+        contextlib.ExitStack() as at_the_end,
+    ):
+        at_the_end.callback(process.kill)
         ports, served = {}, False
         lines = []
         for line in process.stderr:
@@ -296,7 +303,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
             assert not response["allowed"]
         process.send_signal(signal.SIGTERM)
         lines += process.stderr.readlines()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     events = [json.loads(line) for line in lines]
     assert {"refused", "stopping"} <= {event["event"] for event in events}
     assert "PRIVATE KEY" not in "".join(lines)

@@ -233,7 +233,7 @@ def test_replicas_that_start_at_once_agree(api, configuration):
     found, barrier = [], threading.Barrier(6)
 
     def start():
-        barrier.wait(20)
+        barrier.wait(60)
         found.append(managed(api).get())
 
     threads = [threading.Thread(target=start) for _ in range(6)]
@@ -264,7 +264,7 @@ class Replica:
             webhook_scene.settings(check_seconds=3600), lambda _config: self.source
         )
         self.webhook.start()
-        assert self.webhook.wait_served(20)
+        assert self.webhook.wait_served(60)
 
     def look(self):
         self.webhook.keeper.look()
@@ -348,7 +348,7 @@ def test_a_failure_is_told_and_tried_again(api, configuration, log, monkeypatch)
     certificate = tls.Certificate()
     keeper = webhook_certificates.Keeper(source, certificate, telemetry.WebhookMetrics("d"), 60)
     keeper.start()
-    assert certificate.wait(20)
+    assert certificate.wait(60)
     keeper.stop()
     text = log.getvalue()
     assert '"reason": "no answer"' in text
@@ -379,7 +379,7 @@ def test_by_default_the_certificate_is_its_own(api, configuration):
     )
     made.start()
     try:
-        assert made.wait_served(20)
+        assert made.wait_served(60)
         api_cluster.wait_for(lambda: bundles(api)[0], "the authority")
         with reviews.Client(made.port, bundles(api)[0], webhook_scene.SERVICE) as client:
             assert client.ask(reviews.review("resourceclaims"))["allowed"]

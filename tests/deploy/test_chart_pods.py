@@ -133,9 +133,13 @@ def test_the_plugin_starts_is_registered_and_publishes_and_its_probes_pass(node,
     process = node.run(template, "plugin-1")
     assert process.arguments() == rendered(template)
     node.cluster.wait_devices("gpu-0", "gpu-1")
-    probes = [container(template)[f"{name}Probe"] for name in ("startup", "liveness", "readiness")]
-    for probe in probes:
-        assert process.execute(probe["exec"]["command"]) == 0
+    startup, liveness, readiness = (
+        container(template)[f"{name}Probe"]["exec"]["command"]
+        for name in ("startup", "liveness", "readiness")
+    )
+    # The kubelet may register it after its devices are published.
+    api_cluster.wait_for(lambda: process.execute(readiness) == 0, "the pod is ready")
+    assert [process.execute(probe) for probe in (startup, liveness)] == [0, 0]
     registered = list((root / "plugins_registry").iterdir())
     uid = node.client.get(kube.PODS, "plugin-1", chart.NAMESPACE)["metadata"]["uid"]
     assert [path.name for path in registered] == [f"gpu.nvidia.com-{uid}-reg.sock"]

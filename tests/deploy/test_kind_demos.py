@@ -1,5 +1,8 @@
 """demo/kind/run.sh: what it says of pods, and its run against a real API, scheduler and driver."""
 
+import concurrent.futures
+import copy
+import dataclasses
 import json
 import pathlib
 import re
@@ -10,14 +13,18 @@ import tempfile
 import threading
 
 import kind_programs
+import polling
 import pytest
 import yaml
 
+from dra_driver.adapters import kube
 from dra_driver.sim import cluster, gpus, runtime
 
 DEMO = kind_programs.FOLDER.parent
 MANIFESTS = sorted(path for path in DEMO.glob("*/*.yaml"))
 ROW = re.compile(r"^\| \[(\S+\.yaml)\].*?`--node \w+=(\S+?)(?: (--\S.*?))?`", re.MULTILINE)
+END_SECONDS = "1"
+"""Marks the containers that would end by themselves."""
 RUNNING, UNSCHEDULABLE, REFUSED = "Running", "Unschedulable", "Refused"
 BUSYBOX = shutil.which("busybox")
 
@@ -169,7 +176,7 @@ def test_all_objects_of_the_manifests_are_applied_with_an_image_that_the_nodes_h
     assert len(whole.applied) == len(MANIFESTS)
     for path in MANIFESTS:
         wanted = list(yaml.safe_load_all(path.read_text("utf-8")))
-        made = whole.applied[f"{path.parent.name}-{path.name}"]
+        made = copy.deepcopy(whole.applied[f"{path.parent.name}-{path.name}"])
         for body in made:
             for container in body["spec"]["containers"] if body["kind"] == "Pod" else ():
                 assert container["image"] == "localhost/dra-driver-demo:busybox"
@@ -214,19 +221,41 @@ def test_what_a_pod_sees_is_what_the_stand_in_prints(scene):
     assert table(shown)["count/pod"][-1] == seen
 
 
+class Runtime(runtime.PretendedRuntime):
+    """Its containers end when they are told to, and not after a time."""
+
+    def __init__(self, cdi_dir, _directory):
+        super().__init__(cdi_dir)
+        self._ending = []
+
+    def start(self, container, on_end):
+        made = super().start(dataclasses.replace(container, command=()), on_end)
+        if runtime.sleep_seconds(container.command) == float(END_SECONDS):
+            self._ending.append(made)
+        return made
+
+    def end(self):
+        """Those that would end by themselves."""
+        for container in self._ending:
+            container._end()
+
+
 @pytest.fixture
 def embedded(scene):
-    """Starts an embedded cluster for the scene's real `kubectl`, without a DaemonSet in it."""
+    """Starts an embedded cluster for the scene's real `kubectl`, without a DaemonSet in it.
+
+    What is answered is the cluster, and the runtime of its node.
+    """
     with tempfile.TemporaryDirectory(prefix="dra-") as name:
-        started = []
+        started, runtimes = [], []
+
+        def new_runtime(*directories):
+            runtimes.append(Runtime(*directories))
+            return runtimes[0]
 
         def start(cards, *flags):
             node = cluster.NodeSpec("hopper", f"h100-80gb-hbm3:{cards}", flags=flags)
-            made = cluster.Cluster(
-                (node,),
-                pathlib.Path(name),
-                runtime_for=lambda cdi_dir, _directory: runtime.PretendedRuntime(cdi_dir),
-            )
+            made = cluster.Cluster((node,), pathlib.Path(name), runtime_for=new_runtime)
             started.append(made)
             made.start()
             assert made.wait_ready(threading.Event())
@@ -240,14 +269,24 @@ def embedded(scene):
                 '*" logs "*) echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f)"; exit ;; esac\n'
                 f'exec {program} --cache-dir={name}/cache "$@"',
             )
+            return made, runtimes[0]
 
         yield start
         for made in started:
             made.stop()
 
 
+def outcomes(scene, *manifests):
+    """What the pods of manifests became; each of them as expected."""
+    paths = [str(DEMO / f"{name}.yaml") for name in manifests]
+    shown = scene.run("run", *paths, LOOK_SECONDS="1", WAIT_SECONDS="60", END_SECONDS=END_SECONDS)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert not marked(shown.stdout)
+    return {row[1] for row in table(shown.stdout).values()}
+
+
 @pytest.mark.parametrize(
-    ("cards", "flags", "manifests", "became"),
+    ("cards", "flags", "manifests", "expected"),
     [
         (2, (), ["mig/3-with-whole-gpu", "sharing/6-refused"], {RUNNING, UNSCHEDULABLE, REFUSED}),
         (
@@ -256,13 +295,25 @@ def embedded(scene):
             ["sharing/5-too-much"],
             {RUNNING, UNSCHEDULABLE},
         ),
-        (1, (), ["mig/6-waiting"], {"Succeeded", "Running (was Unschedulable)"}),
     ],
 )
-def test_real_pods_become_what_is_expected(scene, embedded, cards, flags, manifests, became):
+def test_real_pods_become_what_is_expected(scene, embedded, cards, flags, manifests, expected):
     embedded(cards, *flags)
-    paths = [str(DEMO / f"{name}.yaml") for name in manifests]
-    shown = scene.run("run", *paths, LOOK_SECONDS="1", WAIT_SECONDS="60", END_SECONDS="4")
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert not marked(shown.stdout)
-    assert {row[1] for row in table(shown.stdout).values()} == became
+    assert outcomes(scene, *manifests) == expected
+
+
+def test_a_real_pod_that_waits_runs_when_those_before_it_have_ended(scene, embedded):
+    made, containers = embedded(1)
+
+    def one_waits():
+        reason = "reason=FailedScheduling"
+        return made.client.list(kube.EVENTS, "waiting", field_selector=reason)[0]
+
+    def end_the_others():
+        polling.until(one_waits, seconds=300, what="a pod that waits")
+        containers.end()
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        ended = pool.submit(end_the_others)
+        assert outcomes(scene, "mig/6-waiting") == {"Succeeded", "Running (was Unschedulable)"}
+        ended.result(60)

@@ -71,7 +71,7 @@ def running(api):
             )
         )
         made[0].start()
-        assert made[0].wait_served(20)
+        assert made[0].wait_served(60)
         return made[0]
 
     yield start

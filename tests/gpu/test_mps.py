@@ -173,7 +173,7 @@ def test_after_the_death_of_a_daemon_its_limits_hold_again(scene, gpu, alone):
         mps_scene.kill(process)
 
         mps_scene.ready_after(daemon, process)
-        assert pids.wait(server_process, 10)
+        assert pids.wait(server_process, 60)
         assert not program.usable()
     assert_capped(seen(gpu, daemon), alone, mps.Limits(30, 4 * GIB))
     assert_capped(seen(gpu, daemon, "--uid", "1000"), alone, mps.Limits(30, 4 * GIB))
@@ -201,12 +201,12 @@ def test_other_limits_hold_for_programs_that_start_later(scene, gpu, alone):
     with Program(gpu, daemon) as before:
         other = daemon.limited(mps.Limits(60, 6 * GIB))
         launcher.reload(other)
-        launcher.wait_ready(other, 15)
+        launcher.wait_ready(other, 60)
         assert_capped(seen(gpu, daemon), alone, other.limits)
 
         free = daemon.limited(mps.Limits())
         launcher.reload(free)
-        launcher.wait_ready(free, 15)
+        launcher.wait_ready(free, 60)
         assert seen(gpu, daemon)["allocated"] == 8 * GIB
         assert before.usable()
 
@@ -226,7 +226,7 @@ def test_nothing_is_left_after_a_stop_even_under_a_program(scene, gpu):
         scene.launcher().stop(daemon, 15)
 
         assert not program.usable()
-    assert mps_scene.processes_of(daemon) == []
+    assert mps_scene.runs_nothing(daemon)
     assert not pathlib.Path(daemon.directory).exists()
     assert scene.launcher().state(daemon) == mps_local.State.ABSENT
 
@@ -236,7 +236,7 @@ def test_with_a_shared_memory_of_its_own_a_daemon_works_and_leaves_no_mount(scen
     daemon = scene.daemon(device=gpu, shm_bytes=64 * mps.MIB)
     launcher = scene.launcher(private_shm=True)
     launcher.start(daemon)
-    launcher.wait_ready(daemon, 15)
+    launcher.wait_ready(daemon, 60)
 
     assert_capped(seen(gpu, daemon), alone, mps.Limits(30, 4 * GIB))
 
