@@ -6,7 +6,7 @@ from typing import Any
 
 import kubernetes
 
-from dra_driver.adapters import kube_errors
+from dra_driver import errors
 
 _CONNECTIONS = 16
 _GONE_SECONDS = 45
@@ -37,7 +37,7 @@ def configuration(kubeconfig: pathlib.Path | None) -> Any:
             kubernetes.config.load_incluster_config(client_configuration=made)
     except Exception as error:
         # A malformed file raises whatever the package stumbles over first.
-        raise kube_errors.no_connection(kubeconfig, error) from error
+        raise _no_connection(kubeconfig, error) from error
     made.connection_pool_maxsize = _CONNECTIONS
     made.socket_options = list(_SOCKET_OPTIONS)
     return made
@@ -46,3 +46,16 @@ def configuration(kubeconfig: pathlib.Path | None) -> Any:
 def pool(of: Any) -> Any:
     """The `urllib3.PoolManager` with the TLS settings of a configuration."""
     return kubernetes.client.ApiClient(of).rest_client.pool_manager
+
+
+def _no_connection(kubeconfig: pathlib.Path | None, error: Exception) -> errors.Fatal:
+    """What the `kubernetes` package says of a kubeconfig; None: of the service account of a pod."""
+    reason = str(error).rstrip(".") or type(error).__name__
+    # It says so of a file that is not there, too.
+    reason = reason.replace(
+        "Invalid kube-config file. No configuration found", "the file is absent or empty"
+    )
+    return errors.Fatal(
+        f"kubeconfig {kubeconfig or '(in cluster)'}: {reason}. Pass --kubeconfig FILE, "
+        "or run in a pod with a service account"
+    )

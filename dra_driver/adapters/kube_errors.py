@@ -1,6 +1,5 @@
 """What the API server refuses: one error for each answer that a caller may want to tell apart."""
 
-import pathlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -50,16 +49,3 @@ def refusal(request: str, status: int, document: Mapping[str, Any]) -> ApiError:
     kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
     reason, message = document.get("reason") or "Unknown", document.get("message") or "no message"
     return kind(request, status, reason, message)
-
-
-def no_connection(kubeconfig: pathlib.Path | None, error: Exception) -> errors.Fatal:
-    """What the `kubernetes` package says of a kubeconfig; None: of the service account of a pod."""
-    reason = str(error).rstrip(".") or type(error).__name__
-    # It says so of a file that is not there, too.
-    reason = reason.replace(
-        "Invalid kube-config file. No configuration found", "the file is absent or empty"
-    )
-    return errors.Fatal(
-        f"kubeconfig {kubeconfig or '(in cluster)'}: {reason}. Pass --kubeconfig FILE, "
-        "or run in a pod with a service account"
-    )

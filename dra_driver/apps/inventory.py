@@ -130,8 +130,9 @@ class Inventory:
             errors.Retryable: it did not come back, from this look or an earlier one.
         """
         seen: list[Snapshot] = []
-        deadline = time.monotonic() + max(seconds, LEAST_LOOK)
-        if self._looking.acquire(timeout=max(seconds, LEAST_LOOK)):
+        limit = max(seconds, LEAST_LOOK)
+        deadline = time.monotonic() + limit
+        if self._looking.acquire(timeout=limit):
             self._looking.release()
             look = threading.Thread(
                 target=lambda: seen.append(self.look()), name="look", daemon=True

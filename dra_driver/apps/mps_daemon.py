@@ -182,7 +182,7 @@ class Supervisor:
         self._told_to_read = False
         try:
             wanted = self._domain.read()
-        except errors.Rejected as error:
+        except (errors.Rejected, OSError) as error:
             _log.error("description not used; the limits stay", error=str(error))
             return
         if wanted is None:
@@ -190,12 +190,12 @@ class Supervisor:
         if wanted != self._daemon.limited(wanted.limits):
             _log.error("of a daemon that runs only limits can change", wanted=str(wanted))
             return
-        if wanted == self._daemon and self._has_said_ready():
-            # Told of twice: to be not ready for a moment would pass for a daemon that is down.
-            return
-        self._daemon = wanted
-        self._domain.say_not_ready()
         try:
+            if wanted == self._daemon and self._has_said_ready():
+                # Told of twice: to be not ready for a moment would pass for a daemon that is down.
+                return
+            self._daemon = wanted
+            self._domain.say_not_ready()
             self._control.set_defaults(wanted.limits)
             for server in self._control.servers():
                 self._control.set_server_limits(server, wanted.limits)

@@ -112,19 +112,22 @@ def test_a_daemon_that_dies_while_no_file_can_be_made_is_back_when_one_can(place
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
 
 
-def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_clients(place, daemon):
-    client, supervisor = mps_scene.connect(daemon), mps_scene.supervisor(daemon)
-    # What is written aside cannot be, as on a full disk.
-    aside = pathlib.Path(daemon.directory) / ".ready.new"
-    aside.mkdir()
+# A directory in place of what is written aside, or of what is taken back: neither can be, then.
+@pytest.mark.parametrize("name", [".ready.new", "ready"])
+def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_clients(
+    place, daemon, name
+):
+    client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
+    hindrance = pathlib.Path(daemon.directory) / name
+    hindrance.unlink(missing_ok=True)
+    hindrance.mkdir()
     changed = daemon.limited(mps.Limits(40, GIB))
     mps_scene.domain(daemon).describe(changed)
-    pids.send(supervisor, signal.SIGHUP)
-    said = pathlib.Path(daemon.log_dir) / "supervisor.log"
-    polling.until(lambda: "could not be changed" in said.read_text(encoding="utf-8"))
-    aside.rmdir()
+    pids.send(mps_scene.supervisor(daemon), signal.SIGHUP)
+    polling.until(lambda: "could not be changed" in supervisor_log(daemon))
+    hindrance.rmdir()
     place.launcher().wait_ready(changed, 60)
-    assert mps_scene.supervisor(daemon) == supervisor
+    assert mps_scene.process(daemon) == process
     assert client.is_usable()
     client.close()
     assert mps_scene.caps(daemon) == (40, GIB)
