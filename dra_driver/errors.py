@@ -16,5 +16,9 @@ class Retryable(DriverError):  # noqa: N818 - says what may be done about it
     """What was asked for may work in a moment: a busy device, an API server that is away."""
 
 
+class Abandoned(Retryable):
+    """Nobody waits for the answer any more: what was begun for it stops, and is undone."""
+
+
 class Fatal(DriverError):  # noqa: N818 - says what follows from it
     """The process cannot go on as it was configured."""

@@ -25,12 +25,12 @@ class Handler:
         self._answer = dra_grpc.Answer(devices, error)
         self.asked = []
 
-    def prepare(self, refs, seconds):
-        self.asked.append(("prepare", list(refs), seconds))
+    def prepare(self, refs, caller):
+        self.asked.append(("prepare", list(refs), caller.seconds))
         return {ref.uid: self._answer for ref in refs}
 
-    def unprepare(self, refs, seconds):
-        self.asked.append(("unprepare", list(refs), seconds))
+    def unprepare(self, refs, caller):
+        self.asked.append(("unprepare", list(refs), caller.seconds))
         return {ref.uid: dra_grpc.Answer(error=self._answer.error) for ref in refs}
 
 
@@ -42,10 +42,10 @@ class Blocking(Handler):
         self.entered = threading.Semaphore(0)
         self.go = threading.Event()
 
-    def prepare(self, refs, seconds):
+    def prepare(self, refs, caller):
         self.entered.release()
         assert self.go.wait(60)
-        return super().prepare(refs, seconds)
+        return super().prepare(refs, caller)
 
 
 @contextlib.contextmanager

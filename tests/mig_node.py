@@ -8,8 +8,25 @@ import json
 import threading
 
 from dra_driver import settings
-from dra_driver.adapters import ledgers, locks, nvml_compute, nvml_mig, processes, records
-from dra_driver.apps import inventory, orphans, partitioning, preparing, recovering, sharing
+from dra_driver.adapters import (
+    ledgers,
+    locks,
+    nvml_compute,
+    nvml_mig,
+    patience,
+    processes,
+    records,
+)
+from dra_driver.apps import (
+    attempts,
+    inventory,
+    orphans,
+    partitioning,
+    preparing,
+    recovering,
+    sharing,
+    turns,
+)
 from dra_driver.logic import cdi, planning, staleness
 from dra_driver.model import claims, mig
 from dra_driver.sim import gpu_operations, gpu_state, hardware
@@ -78,7 +95,7 @@ class Node:
         found = hardware.simulated(config)
         self.books = ledgers.Ledgers(root / "gpus", boot_id=boot)
         self.held = locks.Locks(root / "locks")
-        self.store = preparing.Store(
+        self.store = attempts.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
         self.gpus = inventory.Inventory(
@@ -102,8 +119,9 @@ class Node:
             self.books,
         )
         self.stopping = threading.Event()
+        self.calls = turns.Turns()
         self.identity = planning.Node(DRIVER, POOL)
-        self.effects = preparing.Effects(found.injector, self.partitioner, self.sharer)
+        self.effects = attempts.Effects(found.injector, self.partitioner, self.sharer)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,
@@ -138,10 +156,19 @@ class Node:
             self.orphans.remove(staleness.devices_here(self.api.everywhere(), self.identity))
 
     def prepare(self, ref, seconds=SECONDS):
-        return self.preparer.prepare(ref, seconds)
+        with self.arrival(ref, turns.Kind.PREPARE, seconds) as turn:
+            return self.preparer.prepare(ref, turn)
 
     def unprepare(self, ref, seconds=SECONDS):
-        self.preparer.unprepare(ref, seconds)
+        with self.arrival(ref, turns.Kind.UNPREPARE, seconds) as turn:
+            self.preparer.unprepare(ref, turn)
+
+    def sweep(self, ref, only_if, seconds=SECONDS):
+        with self.arrival(ref, turns.Kind.SWEEP, seconds) as turn:
+            self.preparer.unprepare(ref, turn, only_if)
+
+    def arrival(self, ref, kind, seconds=SECONDS):
+        return self.calls.arrive(ref.uid, kind, patience.Patience(seconds))
 
     def card(self, number=0):
         """The state of a simulated GPU."""

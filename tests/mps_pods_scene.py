@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import api_cluster
 import mps_scene
 import pod_kubelet
+import polling
 
 from dra_driver import settings
-from dra_driver.adapters import driver_root, kube
+from dra_driver.adapters import driver_root, kube, patience
 from dra_driver.apps import mps_pods
 from dra_driver.model import mps
 
@@ -45,7 +46,9 @@ class Launchers:
     def new(self, *, private_shm: bool = False, **fields: object) -> mps_pods.PodLauncher:
         """`fields` are settings."""
         wanted = {"mps_launcher": "pod", "mps_image": "driver:1", "pod_namespace": NAMESPACE}
-        config = settings.KubeletPlugin(node_name=api_cluster.NODE, **wanted | fields)
+        config = settings.KubeletPlugin(
+            node_name=api_cluster.NODE, state_dir=self._scene.root, **wanted | fields
+        )
         root = driver_root.Root(str(self._scene.driver_root), self._scene.driver_root)
         processes = self._scene.launcher(private_shm=private_shm)
         return mps_pods.launcher(config, self._cluster.client, root, processes)
@@ -54,8 +57,28 @@ class Launchers:
 def started(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> mps.Daemon:
     """The daemon, ready."""
     launcher.start(daemon)
-    launcher.wait_ready(daemon, SECONDS)
+    launcher.wait_ready(daemon, patience.Patience(SECONDS))
     return daemon
+
+
+def begun(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> mps.Daemon:
+    """The daemon, with a pod that makes it run."""
+    launcher.start(daemon)
+    launcher.bring_up(daemon, patience.Patience(SECONDS))
+    return daemon
+
+
+def stopped(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> None:
+    """Nothing is left of the daemon, nor of its pod."""
+    ended(launcher, daemon)
+    polling.until(launcher.sweeper.sweep, what="the end of its pod")
+
+
+def ended(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> None:
+    """Nothing is left of the daemon on the node."""
+    if not launcher.retire(daemon):
+        launcher.wait_ended(daemon, patience.Patience(SECONDS))
+    launcher.remove(daemon)
 
 
 def uid(pod: kube.Json) -> str:

@@ -12,7 +12,7 @@ import threading
 
 import polling
 
-from dra_driver.adapters import mps_control, mps_domain, mps_local, pids
+from dra_driver.adapters import mps_control, mps_domain, mps_local, patience, pids
 from dra_driver.model import mps
 from dra_driver.sim import mps_program
 
@@ -61,7 +61,7 @@ class Scene:
         """The daemon, ready."""
         launcher = self.launcher()
         launcher.start(daemon)
-        launcher.wait_ready(daemon, 60)
+        launcher.wait_ready(daemon, patience.Patience(60))
         return daemon
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import api_cluster
 
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters import dra_client, dra_grpc
 from dra_driver.model import claims, prepared
 from dra_driver.sim import gpu_faults, gpu_state
 
@@ -201,9 +201,9 @@ class Plugin:
     def is_running(self) -> bool:
         return not self._exited()
 
-    def registration(self) -> dra_grpc.Client:
+    def registration(self) -> dra_client.Client:
         """A connection to the registration socket; it is to be closed."""
-        return dra_grpc.Client(str(self.registration_socket))
+        return dra_client.Client(str(self.registration_socket))
 
     def register(self, error: str = "") -> None:
         """What the kubelet does with the registration socket; `error` is why it refuses."""
@@ -267,7 +267,7 @@ def _identity(path: pathlib.Path) -> tuple[int, int] | None:
 
 def register(socket: pathlib.Path, error: str = "") -> None:
     """See `Plugin.register`."""
-    with dra_grpc.Client(str(socket)) as client:
+    with dra_client.Client(str(socket)) as client:
         client.get_info(api_cluster.DEADLINE)
         client.notify(registered=not error, error=error)
 
@@ -276,7 +276,7 @@ class Kubelet:
     """Calls one plugin the way the kubelet does."""
 
     def __init__(self, socket: pathlib.Path) -> None:
-        self._client = dra_grpc.Client(str(socket))
+        self._client = dra_client.Client(str(socket))
 
     def close(self) -> None:
         self._client.close()

@@ -62,8 +62,8 @@ class Kubelet:
         while not self._stop.wait(0.02):
             for pod in self.pods():
                 if pod["spec"].get("nodeName") == self._node:
-                    # It may have been changed, or be gone, since it was read.
-                    with contextlib.suppress(kube.Conflict, kube.NotFound):
+                    # It, or a directory that it mounts, may be gone since it was read.
+                    with contextlib.suppress(kube.Conflict, kube.NotFound, FileNotFoundError):
                         self._sync(pod)
 
     def _sync(self, pod: kube.Json) -> None:

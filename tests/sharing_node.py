@@ -26,11 +26,13 @@ from dra_driver.adapters import (
     nvidia_smi,
     nvml_compute,
     nvml_mig,
+    patience,
     pids,
     processes,
     records,
 )
 from dra_driver.apps import (
+    attempts,
     inventory,
     mps_health,
     orphans,
@@ -38,6 +40,7 @@ from dra_driver.apps import (
     preparing,
     recovering,
     sharing,
+    turns,
 )
 from dra_driver.logic import cdi, planning
 from dra_driver.model import claims, mig, mps
@@ -135,7 +138,7 @@ class Node(mig_node.Node):
         )
         self.books = ledgers.Ledgers(root / "gpus", boot_id=boot)
         self.held = locks.Locks(root / "locks")
-        self.store = preparing.Store(
+        self.store = attempts.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
         self.gpus = inventory.Inventory(
@@ -158,8 +161,9 @@ class Node(mig_node.Node):
             sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes), self.books
         )
         self.stopping = threading.Event()
+        self.calls = turns.Turns()
         self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
-        effects = preparing.Effects(found.injector, self.partitioner, self.sharer)
+        effects = attempts.Effects(found.injector, self.partitioner, self.sharer)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,
@@ -210,7 +214,7 @@ class Node(mig_node.Node):
         ).look()
         for record in self.store.records.contents().records.values():
             for number in range(len(record.sharing.mps)):
-                self.launcher.wait_ready(self.described(record.ref, number), 60)
+                self.launcher.wait_ready(self.described(record.ref, number), patience.Patience(60))
         return self
 
     def reboot(self):
@@ -370,5 +374,4 @@ def kill(process):
 
 
 def _all_are_buried():
-    mps_local._reap()
-    return not mps_local._children
+    return all(child.poll() is not None for child in mps_local._children.values())

@@ -17,6 +17,8 @@ DRA_PACKAGES = {
 }
 """What GetInfo advertises, in the order of preference, and the proto package behind it."""
 
+PROBE_SERVICE = "dra_driver.probe.DRAPlugin"
+"""Our own: the methods of `v1.DRAPlugin`, for probes, which must not wait behind claims."""
 HEALTH_SERVICE = "v1alpha1.DRAResourceHealth"
 """As GetInfo advertises it, and as it is called: its proto package has no longer name."""
 

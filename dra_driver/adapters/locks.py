@@ -5,84 +5,122 @@ record locks on single bytes, so that no file is left behind for each name. The 
 dead process's locks.
 """
 
+import collections
 import contextlib
 import fcntl
 import hashlib
 import os
 import pathlib
 import threading
-import time
 from collections.abc import Iterable, Iterator
 
 from dra_driver import errors
+from dra_driver.adapters import patience
 
 POLL = 0.005
 """Seconds between looks at a lock that the *other* instance holds; the kernel cannot wake us."""
+MOST_WAITERS = 32
+"""Calls that may wait for one lock: whoever has it for long must not use up all workers."""
+
+
+class Busy(errors.Retryable):
+    """A lock was not to be had."""
 
 
 class Locks:
-    """Named locks over one file. Names are taken in sorted order, so holders cannot deadlock."""
+    """Named locks over one file, had in the order in which they were asked for.
+
+    Names are taken in sorted order, so holders cannot deadlock.
+    """
 
     def __init__(self, path: pathlib.Path) -> None:
         # Closing any descriptor of the file would drop this process's locks: one stays open.
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._guard = threading.Lock()
-        self._in_process: dict[str, tuple[threading.Lock, int]] = {}
+        self._queues: dict[str, collections.deque[threading.Event]] = {}
 
     def close(self) -> None:
         """Give the file up; no lock may be held."""
         os.close(self._descriptor)
 
     @contextlib.contextmanager
-    def hold(self, names: Iterable[str], *, seconds: float) -> Iterator[None]:
-        """Hold all the names for the length of the block.
+    def hold(
+        self, names: Iterable[str], waiting: patience.Patience, *, most: int = MOST_WAITERS
+    ) -> Iterator[None]:
+        """Hold all the names for the length of the block; `most` may wait for one before.
 
         Raises:
-            errors.Retryable: one of them stayed taken for `seconds`.
+            Busy: one of them stayed taken for as long as there was patience, or too many others
+                wait for it already.
+            errors.Abandoned: nobody waits any more.
         """
-        deadline = time.monotonic() + seconds
         with contextlib.ExitStack() as stack:
             for name in sorted(set(names)):
-                stack.enter_context(self._one(name, deadline))
+                stack.enter_context(self._one(name, waiting, most))
             yield
 
+    def waiting(self, name: str) -> int:
+        """How many threads of this process wait for the lock."""
+        with self._guard:
+            return max(len(self._queues.get(name, ())) - 1, 0)
+
     @contextlib.contextmanager
-    def _one(self, name: str, deadline: float) -> Iterator[None]:
-        lock = self._enter(name)
+    def _one(self, name: str, waiting: patience.Patience, most: int) -> Iterator[None]:
+        turn = self._enter(name, most)
         try:
-            if not lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
-                raise _timeout(name, "another call")
+            self._await_turn(name, turn, waiting)
+            self._acquire_byte(name, waiting)
             try:
-                self._acquire_byte(name, deadline)
-                try:
-                    yield
-                finally:
-                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _offset(name))
+                yield
             finally:
-                lock.release()
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _offset(name))
         finally:
-            self._leave(name)
+            self._leave(name, turn)
 
-    def _enter(self, name: str) -> threading.Lock:
+    def _enter(self, name: str, most: int) -> threading.Event:
+        """Queue up; who is first has the lock, as far as this process is concerned."""
+        turn = threading.Event()
         with self._guard:
-            lock, users = self._in_process.get(name, (threading.Lock(), 0))
-            self._in_process[name] = lock, users + 1
-            return lock
+            queue = self._queues.setdefault(name, collections.deque())
+            if len(queue) > most:
+                raise Busy(
+                    f"{name} is in use, and {most} calls wait for it already; it is tried again "
+                    "with the next call"
+                )
+            queue.append(turn)
+            if queue[0] is turn:
+                turn.set()
+        return turn
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, turn: threading.Event) -> None:
         with self._guard:
-            lock, users = self._in_process.pop(name)
-            if users > 1:
-                self._in_process[name] = lock, users - 1
+            queue = self._queues[name]
+            queue.remove(turn)
+            if queue:
+                queue[0].set()
+            else:
+                del self._queues[name]
 
-    def _acquire_byte(self, name: str, deadline: float) -> None:
+    def _await_turn(self, name: str, turn: threading.Event, waiting: patience.Patience) -> None:
+        if turn.is_set():
+            return
+        # One event for both: that it is this one's turn, and that nobody waits any more.
+        with waiting.waking(turn.set):
+            turn.wait(waiting.left)
+        with self._guard:
+            has_turn = self._queues[name][0] is turn
+        if not has_turn:
+            waiting.check()
+            raise _taken(name, "another call")
+
+    def _acquire_byte(self, name: str, waiting: patience.Patience) -> None:
         while True:
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
             except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise _timeout(name, "another instance of the driver") from None
-                time.sleep(POLL)
+                if not waiting.left:
+                    raise _taken(name, "another instance of the driver") from None
+                waiting.sleep(POLL)
             else:
                 return
 
@@ -92,5 +130,5 @@ def _offset(name: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 2
 
 
-def _timeout(name: str, holder: str) -> errors.Retryable:
-    return errors.Retryable(f"{name} is in use by {holder}; it is tried again with the next call")
+def _taken(name: str, holder: str) -> Busy:
+    return Busy(f"{name} is in use by {holder}; it is tried again with the next call")

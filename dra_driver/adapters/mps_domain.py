@@ -126,6 +126,16 @@ class Domain:
         process = pids.Process(named.pid, named.start_time)
         return process if pids.is_alive(process) else None
 
+    def processes(self) -> tuple[pids.Process, ...]:
+        """What runs: the supervisor, and the daemon that was ready last."""
+        ready, supervisor = self.ready(), self.supervisor()
+        daemon = None if ready is None else pids.Process(ready.pid, ready.start_time)
+        return tuple(
+            process
+            for process in (supervisor, daemon)
+            if process is not None and pids.is_alive(process)
+        )
+
     def _await_supervisor(self) -> None:
         """Whoever hears that there is another one looks for it, and is to find it."""
         deadline = time.monotonic() + _NAMED_SECONDS

@@ -11,20 +11,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import mps_domain, pids
+from dra_driver.adapters import mps_domain, patience, pids
 from dra_driver.model import mps
 
 _COMMAND = (sys.executable, "-m", "dra_driver", "mps-daemon")
-_START_SECONDS = 20.0
+STOP_SECONDS = 10.0
+"""How long a daemon may take to end by itself."""
 _POLL_SECONDS = 0.01
 _KILL_SECONDS = 10.0
 _LAST_LINES = 3
 
-_children: "dict[int, subprocess.Popen[bytes]]" = {}
-"""Supervisors that this process started, for as long as it has not heard of their end."""
+_children: "dict[str, subprocess.Popen[bytes]]" = {}
+"""Supervisors that this process started last, by directory."""
 
 
 class State(enum.StrEnum):
@@ -69,7 +70,6 @@ class LocalLauncher:
 
         Raises:
             errors.Rejected: one runs that serves another device, or mounting is not allowed.
-            errors.Retryable: its supervisor ends at once, or does not start in time.
         """
         domain = mps_domain.Domain(pathlib.Path(daemon.directory))
         if domain.supervisor() is not None:
@@ -77,23 +77,12 @@ class LocalLauncher:
             return
         domain.say_not_ready()
         domain.create(daemon, shm=self._private_shm)
-        child = self._spawn(daemon, domain)
-        deadline = time.monotonic() + _START_SECONDS
-        while domain.supervisor() is None:
-            if child.poll() is not None:
-                _children.pop(child.pid, None)
-                if domain.supervisor() is not None:
-                    return  # Another was there first, which had not said so yet.
-                raise errors.Retryable(
-                    f"MPS daemon {daemon.id}: its supervisor ended with {child.returncode}: "
-                    f"{last_words(daemon)}"
-                )
-            if time.monotonic() > deadline:
-                raise errors.Retryable(
-                    f"MPS daemon {daemon.id}: its supervisor did not start within "
-                    f"{_START_SECONDS} s"
-                )
-            time.sleep(_POLL_SECONDS)
+        child = _children.get(daemon.directory)
+        if child is None or child.poll() is not None:
+            _children[daemon.directory] = self._spawn(daemon, domain)
+
+    def bring_up(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Have one that is wanted begin to run; it does already."""
 
     def reload(self, daemon: mps.Daemon) -> None:
         """Give a daemon that runs these limits; clients that connect once it is ready have them.
@@ -131,51 +120,82 @@ class LocalLauncher:
             return State.RUNNING
         return State.READY
 
-    def wait_ready(self, daemon: mps.Daemon, seconds: float) -> None:
+    def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
         """Wait until the daemon is ready.
 
         Raises:
-            errors.Retryable: it is not in that time, or has ended.
+            errors.Retryable: it is not while there is patience, or has ended.
         """
-        deadline = time.monotonic() + seconds
+        since = waiting.left
         while (state := self.state(daemon)) != State.READY:
-            if state == State.ABSENT or time.monotonic() > deadline:
-                raise errors.Retryable(
-                    f"MPS daemon {daemon.id} on {daemon.device}: {state} and not ready"
-                    f"{'' if state == State.ABSENT else f' within {seconds} s'}: "
-                    f"{last_words(daemon)}"
-                )
-            time.sleep(_POLL_SECONDS)
+            if state == State.ABSENT and not _is_starting(daemon):
+                # It may have said who it is between the two looks.
+                if self.state(daemon) == State.ABSENT:
+                    raise errors.Retryable(_not_ready(daemon, "it has ended"))
+                continue
+            if not waiting.left:
+                raise errors.Retryable(_not_ready(daemon, f"not ready within {since:.3g} s"))
+            waiting.sleep(_POLL_SECONDS)
 
-    def stop(self, daemon: mps.Daemon, seconds: float) -> None:
-        """End the daemon, its supervisor and what they left; absent is fine.
+    def retire(self, daemon: mps.Daemon) -> bool:
+        """Have the daemon end, and not start again; whether it has ended."""
+        domain = mps_domain.Domain(pathlib.Path(daemon.directory))
+        domain.retire()
+        supervisor = domain.supervisor()
+        if supervisor is not None:
+            pids.send(supervisor, signal.SIGTERM)
+        return not _is_starting(daemon) and not domain.processes()
 
-        Clients that still run lose their context. `seconds` is how long it may take to end by
-        itself; then it is killed.
+    def wait_ended(
+        self,
+        daemon: mps.Daemon,
+        waiting: patience.Patience,
+        kindly: float = STOP_SECONDS,
+    ) -> None:
+        """Wait until one that was retired has ended. Clients that still run lose their context.
+
+        `kindly` is how many seconds it may take to end by itself; then it is killed.
+
+        Raises:
+            errors.Retryable: even killed it has not ended; it is to be waited for again.
+        """
+        domain = mps_domain.Domain(pathlib.Path(daemon.directory))
+        kill_at = time.monotonic() + kindly
+        while (alive := domain.processes()) or _is_starting(daemon):
+            now = time.monotonic()
+            # A daemon ends with its supervisor, but not in the same instant.
+            if now >= kill_at or (domain.supervisor() is None and not _is_starting(daemon)):
+                for process in alive:
+                    pids.send(process, signal.SIGKILL)
+            if now > kill_at + _KILL_SECONDS or not waiting.left:
+                raise errors.Retryable(_not_ended(daemon, alive))
+            waiting.sleep(_POLL_SECONDS)
+        _reap()
+
+    def remove(self, daemon: mps.Daemon) -> None:
+        """Leave nothing of one that has ended; absent is fine.
+
+        Raises:
+            errors.Rejected: something is mounted below that this process may not unmount.
+            errors.Retryable: something in its directory cannot be removed.
+        """
+        mps_domain.Domain(pathlib.Path(daemon.directory)).remove()
+        _children.pop(daemon.directory, None)
+
+    def stop(self, daemon: mps.Daemon, kindly: float = STOP_SECONDS) -> None:
+        """All of that, one after the other.
 
         Raises:
             errors.Retryable: even killed it has not ended; it is to be stopped again.
         """
-        domain = mps_domain.Domain(pathlib.Path(daemon.directory))
-        domain.retire()
-        ready, supervisor = domain.ready(), domain.supervisor()
-        if supervisor is not None:
-            pids.send(supervisor, signal.SIGTERM)
-            if not pids.wait(supervisor, seconds):
-                pids.send(supervisor, signal.SIGKILL)
-                _see_end(daemon, supervisor)
-        if ready is not None:
-            # It is killed with its supervisor, but not in the same instant.
-            process = pids.Process(ready.pid, ready.start_time)
-            pids.send(process, signal.SIGKILL)
-            _see_end(daemon, process)
-        _reap()
-        domain.remove()
+        if not self.retire(daemon):
+            self.wait_ended(daemon, patience.Patience(kindly + 2 * _KILL_SECONDS), kindly)
+        self.remove(daemon)
 
     def _spawn(self, daemon: mps.Daemon, domain: mps_domain.Domain) -> "subprocess.Popen[bytes]":
         log = pathlib.Path(daemon.log_dir) / "supervisor.log"
         with log.open("ab") as output:
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 [*self._command, "--file", str(domain.description)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -183,8 +203,6 @@ class LocalLauncher:
                 cwd="/",
                 start_new_session=True,
             )
-        _children[child.pid] = child
-        return child
 
 
 def last_words(daemon: mps.Daemon) -> str:
@@ -196,16 +214,27 @@ def last_words(daemon: mps.Daemon) -> str:
     return " | ".join(text.splitlines()[-_LAST_LINES:]) or "its log is empty"
 
 
-def _see_end(daemon: mps.Daemon, process: pids.Process) -> None:
-    if not pids.wait(process, _KILL_SECONDS):
-        raise errors.Retryable(
-            f"MPS daemon {daemon.id}: process {process.pid} was killed, and has not ended within "
-            f"{_KILL_SECONDS} s: it waits for the GPU"
-        )
+def _is_starting(daemon: mps.Daemon) -> bool:
+    """Whether this process has started a supervisor that has not said yet who it is."""
+    child = _children.get(daemon.directory)
+    if child is None or child.poll() is not None:
+        return False
+    return mps_domain.Domain(pathlib.Path(daemon.directory)).supervisor() is None
+
+
+def _not_ready(daemon: mps.Daemon, what: str) -> str:
+    child = _children.get(daemon.directory)
+    status = None if child is None else child.poll()
+    ended = "" if status is None else f", and its supervisor ended with {status}"
+    return f"MPS daemon {daemon.id} on {daemon.device}: {what}{ended}: {last_words(daemon)}"
+
+
+def _not_ended(daemon: mps.Daemon, alive: Iterable[pids.Process]) -> str:
+    listed = ", ".join(str(process.pid) for process in alive) or "its supervisor"
+    return f"MPS daemon {daemon.id}: {listed} was told to end, and has not: it waits for the GPU"
 
 
 def _reap() -> None:
     """Take note of the end of processes that this one started."""
-    for pid, child in list(_children.items()):
-        if child.poll() is not None:
-            _children.pop(pid, None)
+    for child in list(_children.values()):
+        child.poll()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_grpc, instances, processes
+from dra_driver.adapters import dra_client, instances, processes, unix_sockets
 from dra_driver.apps import node_directories
 from dra_driver.logic import diagnosis
 
@@ -39,7 +39,7 @@ def _socket_paths(config: settings.KubeletPlugin) -> Iterator[diagnosis.Finding]
         (config.registration_socket, "--registry-dir"),
     ):
         try:
-            dra_grpc.check_socket_path(path, setting=setting)
+            unix_sockets.check_path(path, setting=setting)
         except errors.Fatal as error:
             yield diagnosis.problem(
                 "socket path", str(path), str(error), f"choose a shorter {setting}"
@@ -71,7 +71,7 @@ def _plugins(registry: pathlib.Path) -> Iterator[diagnosis.Neighbour]:
     """Those that answer. A socket that nobody listens on is no plugin."""
     for path in sorted(registry.glob("*.sock")):
         try:
-            with dra_grpc.Client(str(path)) as client:
+            with dra_client.Client(str(path)) as client:
                 info = client.get_info(_ANSWER_SECONDS)
         except errors.Retryable:
             continue

@@ -5,7 +5,7 @@ import threading
 import time
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters import kube, patience
 from dra_driver.logic import publishing
 from dra_driver.model import claims
 
@@ -26,7 +26,9 @@ class ApiClaims:
         self._stopping = stopping
         self._log = telemetry.logger("claims")
 
-    def fetch(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
+    def fetch(
+        self, ref: claims.ClaimRef, waiting: patience.Patience
+    ) -> claims.ResourceClaim | None:
         """See `preparing.ClaimSource`."""
         if not ref.name:
             # A record that was rebuilt without the API knows the UID only.
@@ -34,13 +36,13 @@ class ApiClaims:
         backoff = FIRST_BACKOFF
         while True:
             try:
-                body = self.read(ref, deadline)
+                body = self.read(ref, waiting.deadline)
                 return None if body is None else claims.parse_outcome(body)
             except errors.Retryable as error:
-                if time.monotonic() + backoff > deadline or self._stopping.is_set():
+                if backoff > waiting.left or self._stopping.is_set():
                     raise
                 self._log.info("claim not read; trying again", reason=str(error))
-            self._stopping.wait(backoff)
+            waiting.sleep(backoff)
             backoff = min(backoff * 2, LAST_BACKOFF)
 
     def read(self, ref: claims.ClaimRef, deadline: float) -> kube.Json | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import dra_grpc, dra_protocol, instances
+from dra_driver.adapters import dra_grpc, dra_protocol, instances, unix_sockets
 from dra_driver.apps import awaiting, device_health, serving, succession
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class KubeletPlugin:
 
     def _start(self, stop: threading.Event) -> None:
         config = self._config
-        dra_grpc.check_socket_path(config.service_socket, setting="--plugin-dir")
-        dra_grpc.check_socket_path(config.registration_socket, setting="--registry-dir")
+        unix_sockets.check_path(config.service_socket, setting="--plugin-dir")
+        unix_sockets.check_path(config.registration_socket, setting="--registry-dir")
         if not awaiting.opened(
             self._open_service, self._hindrance_of_sockets, self._waits_for, stop
         ):
@@ -184,7 +184,7 @@ class KubeletPlugin:
                 (self._config.registry, f"{self._config.driver_name}-*-reg.sock"),
                 (self._config.plugin, "dra-*.sock"),
             ):
-                for path in dra_grpc.clear_dead_sockets(directory, pattern):
+                for path in unix_sockets.clear_dead(directory, pattern):
                     self._log.info("socket of a dead instance removed", path=str(path))
 
     def _start_agent(self, stop: threading.Event) -> None:
@@ -211,6 +211,7 @@ class KubeletPlugin:
             self._hardware(),
             self._metrics,
             on_health=self._health.say,
+            calls=self._service.calls,
             user_agent=self._user_agent,
         )
         is_started = False

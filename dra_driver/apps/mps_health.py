@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import locks, mps_domain, mps_local, records
+from dra_driver.adapters import locks, mps_domain, mps_local, patience, records
 from dra_driver.apps import sharing
 from dra_driver.logic import planning
 from dra_driver.model import mps, prepared
@@ -20,6 +20,8 @@ FIRST_PAUSE = 0.5
 """Seconds until the next look after one that found something down; they double up to INTERVAL."""
 LOCK_SECONDS = 1.0
 """How long a claim on the same GPU may be busy; what it does is seen by the next look."""
+BRING_UP_SECONDS = 10.0
+"""How long the API server, and a pod that ends, may take."""
 STOP_SECONDS = 10.0
 
 Down = Mapping[str, str]
@@ -120,10 +122,13 @@ class Health:
         `cards` are the names of the GPUs that it is on.
         """
         try:
-            with self._locks.hold(cards, seconds=LOCK_SECONDS):
-                return self._mend(domain)
+            with self._locks.hold(cards, patience.Patience(LOCK_SECONDS)):
+                trouble = self._mend(domain)
         except errors.Retryable:
             return self._as_told(domain)
+        if trouble is not None:
+            self._bring_up(domain)
+        return trouble
 
     def _mend(self, domain: str) -> str | None:
         # Read with the GPU's lock held: a claim that is being unprepared has no record any more.
@@ -143,6 +148,15 @@ class Health:
             problem = str(error)
         self._complain(domain, problem)
         return trouble
+
+    def _bring_up(self, domain: str) -> None:
+        """What the API server may be asked for, with no lock held."""
+        try:
+            daemon = self._read(domain)
+            if daemon is not None and self._launcher.state(daemon) is mps_local.State.ABSENT:
+                self._launcher.bring_up(daemon, patience.Patience(BRING_UP_SECONDS))
+        except errors.DriverError as error:
+            self._complain(domain, str(error))
 
     def _complain(self, domain: str, problem: str) -> None:
         if problem and self._problems.get(domain) != problem:

@@ -6,13 +6,13 @@ alike: the pod of the driver needs `hostPID` as well.
 """
 
 import contextlib
-import math
 import pathlib
 import time
 from collections.abc import Iterator
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import driver_root, kube, mps_domain, mps_local
+from dra_driver.adapters import driver_root, kube, mps_domain, mps_local, patience
+from dra_driver.apps import mps_sweeping
 from dra_driver.logic import mps_pod
 from dra_driver.model import mps
 
@@ -32,9 +32,13 @@ class PodLauncher:
     """
 
     def __init__(
-        self, client: kube.Client, site: mps_pod.Site, processes: mps_local.LocalLauncher
+        self,
+        client: kube.Client,
+        site: mps_pod.Site,
+        processes: mps_local.LocalLauncher,
+        directory: pathlib.Path,
     ) -> None:
-        """`processes` knows daemons by their directories, whoever has started them.
+        """`processes` knows daemons by their directories below `directory`, whoever started them.
 
         Raises:
             errors.Fatal: the site is not one for pods.
@@ -43,6 +47,14 @@ class PodLauncher:
         self._client = client
         self._site = site
         self._processes = processes
+        self._directory = directory
+        self.sweeper = mps_sweeping.Sweeper(
+            directory.with_name("mps-pods"), is_wanted=self._is_wanted, remove=self._removed
+        )
+        """Deletes the pods of daemons that have ended; who makes the launcher starts it."""
+        # Those that are there already, with pods that an older version of the driver made.
+        for path in directory.iterdir() if directory.is_dir() else ():
+            self.sweeper.mark(path.name)
         self._log = telemetry.logger("mps-pods")
 
     @property
@@ -51,68 +63,82 @@ class PodLauncher:
         return self._processes.private_shm
 
     def start(self, daemon: mps.Daemon) -> None:
-        """Have the daemon run in a pod; it need not be ready, or have begun, when this returns.
+        """Want the daemon; `bring_up` gives it a pod.
 
         One that runs is kept, whatever its pod was made from, and gets these limits.
 
         Raises:
-            errors.Rejected: one runs that serves another device, a pod of somebody else has its
-                name, or mounting is not allowed.
-            errors.Retryable: an earlier pod does not end, or the API server does not answer, or
-                refuses.
+            errors.Rejected: one runs that serves another device, or mounting is not allowed.
         """
         domain = _domain(daemon)
         if domain.supervisor() is None:
             # What is said to be ready there names a process that has ended: that is enough, and a
             # supervisor that the kubelet starts at this moment may be about to say it anew.
-            domain.create(daemon, shm=self.private_shm)
+            self.sweeper.mark(daemon.id, lambda: domain.create(daemon, shm=self.private_shm))
             if domain.supervisor() is None:
-                with self._explained(daemon):
-                    self._have_pod(daemon)
                 return
         self._processes.reload(daemon)
+
+    def bring_up(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Have a pod for a daemon that is wanted and does not run.
+
+        Raises:
+            errors.Rejected: a pod of somebody else has its name.
+            errors.Retryable: an earlier pod does not end, or the API server does not answer, or
+                refuses.
+        """
+        if _domain(daemon).supervisor() is not None:
+            return
+        with self._explained(daemon), self.sweeper.making(daemon.id):
+            if self._is_wanted(daemon.id):
+                self._have_pod(daemon, waiting)
 
     def state(self, daemon: mps.Daemon) -> mps_local.State:
         """How far this daemon is, with the limits that it is asked for with; no API is asked."""
         return self._processes.state(daemon)
 
-    def wait_ready(self, daemon: mps.Daemon, seconds: float) -> None:
-        """Wait until the daemon is ready.
+    def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Bring it up, and wait until the daemon is ready.
 
         Raises:
-            errors.Retryable: it is not in that time, or its pod has ended.
+            errors.Rejected: as from `bring_up`.
+            errors.Retryable: it is not while there is patience, or its pod has ended.
         """
-        deadline = time.monotonic() + seconds
+        since = waiting.left
+        if self.state(daemon) == mps_local.State.ABSENT:
+            self.bring_up(daemon, waiting)
         look = time.monotonic() + _LOOK_SECONDS
         while (state := self.state(daemon)) != mps_local.State.READY:
-            now = time.monotonic()
-            if now > deadline:
-                raise self._not_ready(daemon, f"{state} and not ready within {seconds} s")
-            if state == mps_local.State.ABSENT and now > look:
+            if not waiting.left:
+                raise self._not_ready(daemon, f"{state} and not ready within {since:.3g} s")
+            if state == mps_local.State.ABSENT and time.monotonic() > look:
                 if self._has_ended(daemon):
                     raise self._not_ready(daemon, "it has ended")
                 look = time.monotonic() + _LOOK_SECONDS
-            time.sleep(_READY_POLL_SECONDS)
+            waiting.sleep(_READY_POLL_SECONDS)
 
-    def stop(self, daemon: mps.Daemon, seconds: float) -> None:
-        """End the daemon and its pod, and remove what they left; absent is fine.
+    def retire(self, daemon: mps.Daemon) -> bool:
+        """Have the daemon end; whether it has. What the kubelet starts again ends at once."""
+        return self._processes.retire(daemon)
 
-        Clients that still run lose their context. `seconds` is how long it may take to end by
-        itself; then it is killed.
+    def wait_ended(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Wait until one that was retired has ended. Its pod may be there still.
 
         Raises:
-            errors.Retryable: the pod does not end, or the API server does not answer, or refuses;
-                it is to be stopped again.
+            errors.Retryable: even killed it has not ended; it is to be waited for again.
         """
-        # First: what the kubelet starts again from now on ends at once.
-        _domain(daemon).retire()
-        with self._explained(daemon):
-            found = self._get(daemon)
-            if found is not None and mps_pod.is_ours(found, daemon.id):
-                self._delete(daemon, found, seconds)
-        self._processes.stop(daemon, seconds)
+        self._processes.wait_ended(daemon, waiting)
 
-    def _have_pod(self, daemon: mps.Daemon) -> None:
+    def remove(self, daemon: mps.Daemon) -> None:
+        """Leave nothing of one that has ended; its pod is deleted as soon as the API answers.
+
+        Raises:
+            errors.DriverError: its directory cannot be removed.
+        """
+        self._processes.remove(daemon)
+        self.sweeper.changed()
+
+    def _have_pod(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
         """Have a pod that starts the daemon, and none that stands in its way."""
         node = self._client.get(kube.NODES, self._site.node_name)
         wanted = mps_pod.body(
@@ -140,32 +166,50 @@ class PodLauncher:
                 reason=fate.value,
                 state=mps_pod.described(found),
             )
-            self._delete(daemon, found, mps_pod.GRACE_SECONDS)
+            self._delete(found)
+            self._await_gone(daemon, found, waiting)
         raise errors.Retryable(f"pod {self._name(daemon)} changes all the time; tried again")
 
-    def _delete(self, daemon: mps.Daemon, found: kube.Json, seconds: float) -> None:
-        """Delete just this pod, unless that has begun, and wait until it is gone."""
+    def _is_wanted(self, domain: str) -> bool:
+        return mps_domain.Domain(self._directory / domain).description.exists()
+
+    def _removed(self, domain: str) -> bool:
+        """Have the pod of a domain deleted; whether there is none."""
+        daemon = mps.daemon(
+            root=str(self._directory), daemon_id=domain, device="GPU-0", shm_bytes=0
+        )
+        with self._explained(daemon):
+            found = self._get(daemon)
+            if found is None or not mps_pod.is_ours(found, domain):
+                return True
+            self._delete(found)
+        return False
+
+    def _delete(self, found: kube.Json) -> None:
+        """Have just this pod deleted, unless that has begun."""
+        if found["metadata"].get("deletionTimestamp"):
+            return
+        # Not found, or another by now: gone either way.
+        with contextlib.suppress(kube.NotFound, kube.Conflict):
+            self._client.delete(
+                kube.PODS,
+                found["metadata"]["name"],
+                self._site.namespace,
+                uid=found["metadata"]["uid"],
+                grace_period=mps_pod.GRACE_SECONDS,
+            )
+
+    def _await_gone(self, daemon: mps.Daemon, found: kube.Json, waiting: patience.Patience) -> None:
+        """Wait until the kubelet has ended a pod that is being deleted."""
         uid = found["metadata"]["uid"]
-        # With 0 the server would forget the pod before the kubelet has ended it.
-        grace = max(math.ceil(seconds), 1)
-        if not found["metadata"].get("deletionTimestamp"):
-            # Not found, or another by now: gone either way.
-            with contextlib.suppress(kube.NotFound, kube.Conflict):
-                self._client.delete(
-                    kube.PODS,
-                    found["metadata"]["name"],
-                    self._site.namespace,
-                    uid=uid,
-                    grace_period=grace,
-                )
-        deadline = time.monotonic() + grace + _GONE_SECONDS
-        while (left := self._get(daemon)) is not None and left["metadata"]["uid"] == uid:
-            if time.monotonic() > deadline:
-                raise errors.Retryable(
-                    f"it is being deleted, and the kubelet has not ended it within "
-                    f"{grace + _GONE_SECONDS} s: {mps_pod.described(left)}"
-                )
-            time.sleep(_POD_POLL_SECONDS)
+        with waiting.at_most(mps_pod.GRACE_SECONDS + _GONE_SECONDS) as shorter:
+            while (left := self._get(daemon)) is not None and left["metadata"]["uid"] == uid:
+                if not shorter.left:
+                    raise errors.Retryable(
+                        f"it is being deleted, and the kubelet has not ended it yet: "
+                        f"{mps_pod.described(left)}"
+                    )
+                shorter.sleep(_POD_POLL_SECONDS)
 
     def _get(self, daemon: mps.Daemon) -> kube.Json | None:
         try:
@@ -206,6 +250,8 @@ class PodLauncher:
         """
         try:
             yield
+        except errors.Abandoned:
+            raise
         except (kube.ApiError, errors.Retryable) as error:
             hint = self._remedy(error) if isinstance(error, kube.Forbidden) else ""
             raise errors.Retryable(
@@ -249,7 +295,7 @@ def launcher(
         image_pull_secrets=config.mps_image_pull_secrets,
         service_account=config.mps_service_account,
     )
-    return PodLauncher(client, site, processes)
+    return PodLauncher(client, site, processes, config.state / "mps")
 
 
 def _check(site: mps_pod.Site) -> None:

@@ -9,7 +9,6 @@ import dataclasses
 import pathlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import (
@@ -24,17 +23,21 @@ from dra_driver.adapters import (
     nvml,
     nvml_compute,
     nvml_mig,
+    patience,
     processes,
     records,
     sysfs,
 )
 from dra_driver.apps import (
+    attempts,
     device_status,
     doctor_cluster,
     fetching,
+    gpu_settings,
     inventory,
     mps_health,
     mps_pods,
+    mps_sweeping,
     offers,
     orphans,
     partitioning,
@@ -44,11 +47,10 @@ from dra_driver.apps import (
     reconciling,
     recovering,
     sharing,
+    turns,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
-from dra_driver.model import claims, devices, prepared, quantities, shares
-
-T = TypeVar("T")
+from dra_driver.model import claims, prepared, quantities
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
@@ -66,7 +68,7 @@ class Hardware:
 
     nvml: nvml.Nvml
     place: sysfs.Sysfs
-    injector: preparing.Injector
+    injector: attempts.Injector
     driver: driver_root.Root
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
@@ -83,11 +85,13 @@ class NodeAgent:
         metrics: telemetry.Metrics,
         *,
         on_health: Callable[[Mapping[str, str | None]], None] = lambda _: None,
+        calls: turns.Turns | None = None,
         user_agent: str,
     ) -> None:
         """Nothing is started, but the state directory is opened; nothing is published yet.
 
         `on_health` is told what is wrong with devices, by name, as often as that may have changed.
+        `calls` are those of the kubelet.
 
         Raises:
             errors.Fatal: the API server's address or credentials are not to be had.
@@ -96,6 +100,7 @@ class NodeAgent:
         self._user_agent = user_agent
         self._metrics = metrics
         self._on_health = on_health
+        self._turns = calls or turns.Turns()
         self._stop = threading.Event()
         self._is_ready = False
         # Whoever looks last tells last: what is told stays told until something changes.
@@ -104,7 +109,7 @@ class NodeAgent:
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
         boot_id = _boot_id(config.boot_id_file)
         self._books = ledgers.Ledgers(config.state / "gpus", boot_id=boot_id)
-        self._store = preparing.Store(
+        self._store = attempts.Store(
             records=records.Records(config.state / "claims"),
             cdi_dir=config.cdi_dir,
             locks=locks.Locks(config.state / "locks"),
@@ -126,6 +131,7 @@ class NodeAgent:
             self._client, self._claims, config.driver_name
         )
         self._node = planning.Node(config.driver_name, pool=config.node_name)
+        self._sweeper: mps_sweeping.Sweeper | None = None
         launcher = self._launcher(hardware)
         self._health = self._make_health(launcher)
         self._effects = self._make_effects(hardware, launcher)
@@ -174,6 +180,8 @@ class NodeAgent:
         ready(self._preparer)
         self._statuses.start()
         self._health.start()
+        if self._sweeper is not None:
+            self._sweeper.start()
         self._publisher.start()
         self._readiness.start()
         self._reconciler.start()
@@ -189,6 +197,8 @@ class NodeAgent:
         self._readiness.stop()
         self._reconciler.stop()
         self._health.stop()
+        if self._sweeper is not None:
+            self._sweeper.stop()
         self._publisher.stop()
         self._offers.stop()
         self._gpus.stop()
@@ -265,8 +275,8 @@ class NodeAgent:
             hardware.nvml,
             hardware.place,
             self._books,
-            _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
-            _shares(config),
+            gpu_settings.rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
+            gpu_settings.divisions(config),
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -309,7 +319,7 @@ class NodeAgent:
             boot_id=self._store.boot_id,
         )
 
-    def _make_effects(self, hardware: Hardware, launcher: sharing.Launcher) -> preparing.Effects:
+    def _make_effects(self, hardware: Hardware, launcher: sharing.Launcher) -> attempts.Effects:
         partitioner = partitioning.Partitioner(
             nvml_mig.MigNvml(hardware.nvml),
             self._books,
@@ -322,7 +332,7 @@ class NodeAgent:
             self._mps_dir,
             quantities.parse(self._config.mps_shm_size).value,
         )
-        return preparing.Effects(hardware.injector, partitioner, sharing.Sharer(tools, self._books))
+        return attempts.Effects(hardware.injector, partitioner, sharing.Sharer(tools, self._books))
 
     def _make_preparer(self) -> preparing.Preparer:
         return preparing.Preparer(
@@ -349,45 +359,15 @@ class NodeAgent:
 
     def _launcher(self, hardware: Hardware) -> sharing.Launcher:
         if self._config.mps_launcher == "pod":
-            return mps_pods.launcher(self._config, self._client, hardware.driver, hardware.launcher)
+            made = mps_pods.launcher(self._config, self._client, hardware.driver, hardware.launcher)
+            self._sweeper = made.sweeper
+            return made
         return hardware.launcher
 
     def _unprepare(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
-        self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)
-
-
-def _rule(
-    config: settings.KubeletPlugin, default: T, values: Iterable[T | None]
-) -> Callable[[devices.Gpu], T]:
-    """What the settings have for a GPU: the default, or the value of a rule that matches.
-
-    Raises:
-        errors.Fatal: a selector is wrong.
-    """
-    if not config.gpus:
-        return lambda _: default
-    # CEL takes long to load and much memory, and most nodes have no selectors.
-    from dra_driver.logic import gpu_rules  # noqa: PLC0415
-
-    selectors = (rule.selector for rule in config.gpus)
-    rules = zip(selectors, values, strict=True)
-    return gpu_rules.compiled(config.driver_name, default, rules).of
-
-
-def _shares(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], shares.Shares | None]:
-    """How the settings divide a GPU."""
-    text_of = _rule(config, config.shares, [rule.shares for rule in config.gpus])
-    enforcement_of = _rule(
-        config, config.share_enforcement, [rule.share_enforcement for rule in config.gpus]
-    )
-
-    def of(gpu: devices.Gpu) -> shares.Shares | None:
-        text = text_of(gpu)
-        if text == "off":
-            return None
-        return shares.Shares(shares.parse_count(text), enforcement_of(gpu))
-
-    return of
+        waiting = patience.Patience(UNPREPARE_SECONDS)
+        with self._turns.arrive(ref.uid, turns.Kind.SWEEP, waiting) as turn:
+            self._preparer.unprepare(ref, turn, only_if)
 
 
 def _boot_id(path: pathlib.Path) -> str:

@@ -4,17 +4,21 @@ Ours are left over where a claim's record was lost. Only a complete list of clai
 claim has one; without it nothing is removed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, locks, records
-from dra_driver.apps import inventory, preparing
+from dra_driver.adapters import ledgers, locks, patience, records
+from dra_driver.apps import attempts, inventory, waits
 from dra_driver.logic import catalog
 from dra_driver.model import devices, mig
 from dra_driver.model import ledgers as ledger_model
 
 LOCK_SECONDS = 30.0
 """How long a claim on the same GPU may be busy."""
+END_SECONDS = 30.0
+"""How long the end of a daemon may take."""
+DAEMONS = 100
+"""How many ends are waited for, at most."""
 
 
 class Orphans:
@@ -26,7 +30,7 @@ class Orphans:
         known: records.Records,
         books: ledgers.Ledgers,
         held: locks.Locks,
-        effects: preparing.Effects,
+        effects: attempts.Effects,
         *,
         adopt: bool,
         on_change: Callable[[], None],
@@ -61,11 +65,23 @@ class Orphans:
         All GPUs are locked: another instance may be about to need one of them again.
         """
         cards = [card.name for card in self._gpus.snapshot.cards]
+        for _ in range(DAEMONS):
+            try:
+                if self._remove_daemons(cards):
+                    return
+            except errors.Retryable as error:
+                self._log.warning("MPS daemons are not looked at for now", reason=str(error))
+                return
+
+    def _remove_daemons(self, cards: Iterable[str]) -> bool:
+        """Whether they are gone; if not, one more of those that were told to end has."""
         try:
-            with self._locks.hold(cards, seconds=LOCK_SECONDS):
+            with self._locks.hold(cards, patience.Patience(LOCK_SECONDS)):
                 self._sharer.remove_unused(lambda: list(self._known.contents().records.values()))
-        except errors.Retryable as error:
-            self._log.warning("MPS daemons are not looked at for now", reason=str(error))
+        except waits.Wait as wait:
+            wait.over(patience.Patience(END_SECONDS))
+            return False
+        return True
 
     def settle(self) -> None:
         """Put GPUs back to what they were where this driver set them and nothing needs it any more.
@@ -77,7 +93,7 @@ class Orphans:
             if not self._is_unsettled(self._books.get(card.gpu.uuid)):
                 continue
             try:
-                with self._locks.hold([card.name], seconds=LOCK_SECONDS):
+                with self._locks.hold([card.name], patience.Patience(LOCK_SECONDS)):
                     self._partitioner.settle_mode(card.gpu.uuid)
                     known = self._known.contents()
                     # What claims need whose records are damaged is not known.
@@ -96,7 +112,7 @@ class Orphans:
             if not (self._is_to_adopt(card) or self._books.get(card.gpu.uuid).made):
                 continue
             try:
-                with self._locks.hold([card.name], seconds=LOCK_SECONDS):
+                with self._locks.hold([card.name], patience.Patience(LOCK_SECONDS)):
                     self._clean(card, allocated)
             except errors.DriverError as error:
                 self._log.warning(

@@ -1,7 +1,7 @@
 """Whether the kubelet plugin of this node answers: what its container's probes run."""
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters import dra_client
 from dra_driver.apps import node_directories, serving, succession
 
 _SECONDS = 4.0
@@ -28,7 +28,7 @@ def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> No
 
 
 def _check_registration(config: settings.KubeletPlugin) -> None:
-    with dra_grpc.Client(str(config.registration_socket)) as client:
+    with dra_client.Client(str(config.registration_socket)) as client:
         info = client.get_info(_SECONDS)
     found, wanted = (info.name, info.endpoint), (config.driver_name, str(config.service_socket))
     if found != wanted:
@@ -57,8 +57,8 @@ def _unregistered(config: settings.KubeletPlugin) -> tuple[str, bool]:
 
 def _problem(config: settings.KubeletPlugin) -> str:
     """Why claims cannot be prepared yet; empty if they can."""
-    with dra_grpc.Client(str(config.service_socket)) as client:
-        answers = client.prepare([serving.PROBE], timeout=_SECONDS)
-    if serving.PROBE.uid not in answers:
+    with dra_client.Client(str(config.service_socket)) as client:
+        answer = client.probe(serving.PROBE, timeout=_SECONDS)
+    if answer is None:
         raise errors.Retryable(f"{config.service_socket}: another driver answers there")
-    return answers[serving.PROBE.uid].error
+    return answer.error

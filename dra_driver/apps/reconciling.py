@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import records
+from dra_driver.adapters import patience, records
 from dra_driver.logic import planning, staleness
 from dra_driver.model import claims, prepared
 
@@ -39,11 +39,13 @@ class ClaimSource(Protocol):
             errors.DriverError: the list is not to be had, or not whole.
         """
 
-    def fetch(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
+    def fetch(
+        self, ref: claims.ClaimRef, waiting: patience.Patience
+    ) -> claims.ResourceClaim | None:
         """The claim of that namespace and name; None where there is none, or the name is not known.
 
         Raises:
-            errors.DriverError: the API server did not answer until `deadline` (monotonic seconds).
+            errors.DriverError: the API server did not answer while there was patience.
         """
 
 
@@ -51,13 +53,14 @@ class Unprepare(Protocol):
     """How a claim is unprepared."""
 
     def __call__(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
-        """Undo what was done for the claim, if `only_if()` is true with the claim's lock held.
+        """Undo what was done for the claim, if `only_if()` is true.
 
-        A claim that was deallocated may be allocated anew, and prepared, at any moment; with the
-        lock held it cannot be.
+        A claim that was deallocated may be allocated anew, and prepared, at any moment: a call of
+        the kubelet for the claim goes first, and ends this one.
 
         Raises:
-            errors.DriverError: it did not work, or `only_if` could not tell.
+            errors.DriverError: it did not work, a call of the kubelet came, or `only_if` could not
+                tell.
         """
 
 
@@ -204,7 +207,7 @@ class Reconciler:
         return {
             record.uid: self._source.fetch(
                 record.ref if record.name else self._named[record.uid],
-                time.monotonic() + ANSWER_SECONDS,
+                patience.Patience(ANSWER_SECONDS),
             )
             for record in known
         }
@@ -264,5 +267,5 @@ class Reconciler:
         if self._known.get(suspect.record.uid) != suspect.record:
             return None
         # One whose name is not known was in no list by its UID, and UIDs do not come back.
-        claim = self._source.fetch(suspect.ref, time.monotonic() + ANSWER_SECONDS)
+        claim = self._source.fetch(suspect.ref, patience.Patience(ANSWER_SECONDS))
         return staleness.why_stale(suspect.record, claim, self._node)

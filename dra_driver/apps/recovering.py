@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files
-from dra_driver.apps import preparing, sharing
+from dra_driver.adapters import files, patience
+from dra_driver.apps import attempts, sharing
 from dra_driver.logic import cdi, planning, sharing_plan
 from dra_driver.model import claims, devices, prepared
 
@@ -26,7 +26,7 @@ class Recovery:
     def __init__(
         self,
         node: planning.Node,
-        store: preparing.Store,
+        store: attempts.Store,
         *,
         claim_list: ClaimList,
         offers: Offers,
@@ -227,7 +227,7 @@ class Recovery:
 
     @contextlib.contextmanager
     def _claim(self, uid: str) -> Iterator[None]:
-        with self._store.locks.hold([f"claim {uid}"], seconds=LOCK_SECONDS):
+        with self._store.locks.hold([f"claim {uid}"], patience.Patience(LOCK_SECONDS)):
             yield
 
     def _spec_path(self, uid: str) -> pathlib.Path:

@@ -1,12 +1,15 @@
 """The kubelet's calls: each claim of a call gets its own answer, and its own lines in the log."""
 
+import concurrent.futures
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters import dra_grpc, patience
+from dra_driver.apps import turns
 from dra_driver.model import claims, prepared
 
 if TYPE_CHECKING:
@@ -19,7 +22,11 @@ MARGIN = 3.0
 """Seconds before the end of a call at which an answer is given, whatever it is: a late one is lost,
 and the kubelet waits more than a minute before it asks again."""
 
+AT_ONCE = 8
+"""Claims of one call that are served at once."""
+
 STARTING = "the driver is starting"
+GIVEN_UP = "the kubelet does not wait for the answer any more"
 LATE = "other claims of the call have taken all of its time; it is tried again with the next call"
 
 
@@ -35,8 +42,10 @@ class Service:
         self._metrics = metrics
         self._told = told
         self._log = telemetry.logger("service")
-        self._ready = threading.Event()
-        self._turning = threading.Lock()
+        self.calls = turns.Turns()
+        """Of the kubelet, that are there now."""
+        self._turning = threading.Condition()
+        self._is_ready = False
         self._is_over = False
         self._preparer: preparing.Preparer | None = None
         self._problem = STARTING
@@ -50,61 +59,116 @@ class Service:
         self, preparer: "preparing.Preparer", hindrance: Callable[[], str | None] = lambda: None
     ) -> None:
         """From now on `preparer` does the work, as well as it can with what `hindrance` tells."""
-        self._hindrance = hindrance
-        self._preparer = preparer
-        self._ready.set()
+        with self._turning:
+            self._hindrance = hindrance
+            self._preparer = preparer
+            self._is_ready = True
+            self._turning.notify_all()
 
     def starting(self) -> None:
         """It is not ready, or not any more: it is being started; nothing after it has failed."""
         with self._turning:
             self._preparer = None
             if not self._is_over:
-                self._ready.clear()
+                self._is_ready = False
                 self._problem = STARTING
 
     def failed(self, problem: str) -> None:
         """It will not become ready; calls that wait for that are told why."""
         with self._turning:
             self._is_over = True
+            self._is_ready = True
             self._problem = problem
-            self._ready.set()
+            self._turning.notify_all()
 
     def prepare(
-        self, refs: Sequence[claims.ClaimRef], seconds: float
+        self, refs: Sequence[claims.ClaimRef], caller: dra_grpc.Caller
     ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
         """See `dra_grpc.Handler`."""
-        return self._each("prepare", refs, seconds)
+        return self._each("prepare", turns.Kind.PREPARE, refs, caller)
 
     def unprepare(
-        self, refs: Sequence[claims.ClaimRef], seconds: float
+        self, refs: Sequence[claims.ClaimRef], caller: dra_grpc.Caller
     ) -> Mapping[claims.ClaimUid, dra_grpc.Answer]:
         """See `dra_grpc.Handler`."""
-        return self._each("unprepare", refs, seconds)
+        return self._each("unprepare", turns.Kind.UNPREPARE, refs, caller)
 
     def _each(
-        self, operation: str, refs: Sequence[claims.ClaimRef], seconds: float
+        self,
+        operation: str,
+        kind: turns.Kind,
+        refs: Sequence[claims.ClaimRef],
+        caller: dra_grpc.Caller,
     ) -> dict[claims.ClaimUid, dra_grpc.Answer]:
-        seconds = max(seconds - MARGIN, 0)
-        deadline = time.monotonic() + seconds
-        preparer = self._preparer if self._ready.wait(seconds) else None
+        seconds = max(caller.seconds - MARGIN, 0)
+        waiting = {ref: patience.Patience(seconds) for ref in refs}
+        if not refs:
+            self._await_start(patience.Patience(seconds))
+
+        def end() -> None:
+            for one in waiting.values():
+                one.end(GIVEN_UP)
+
+        with contextlib.ExitStack() as call:
+            places = {ref: call.enter_context(contextlib.ExitStack()) for ref in waiting}
+            # All of them have come now, whenever they are served.
+            come = {ref: self._arrive(places[ref], ref, kind, waiting[ref]) for ref in waiting}
+            caller.when_gone(end)
+
+            def serve(ref: claims.ClaimRef) -> dra_grpc.Answer:
+                with places[ref]:
+                    return self._answer(operation, ref, come[ref], waiting[ref])
+
+            return {ref.uid: answer for ref, answer in _each_of(serve, waiting)}
+
+    def _arrive(
+        self,
+        place: contextlib.ExitStack,
+        ref: claims.ClaimRef,
+        kind: turns.Kind,
+        waiting: patience.Patience,
+    ) -> turns.Turn | errors.Retryable:
+        """The call's turn, which `place` keeps; or why it has none."""
+        try:
+            return place.enter_context(self.calls.arrive(ref.uid, kind, waiting))
+        except errors.Retryable as error:
+            return error
+
+    def _answer(
+        self,
+        operation: str,
+        ref: claims.ClaimRef,
+        turn: turns.Turn | errors.Retryable,
+        waiting: patience.Patience,
+    ) -> dra_grpc.Answer:
+        if ref == PROBE:
+            self._await_start(waiting)
+            return dra_grpc.Answer(error=self._told(self.hindrance()) or "")
+        with telemetry.bound(
+            operation=operation,
+            claim_namespace=ref.namespace,
+            claim_name=ref.name,
+            claim_uid=ref.uid,
+        ):
+            return self._done(operation, ref, turn, waiting)
+
+    def _await_start(self, waiting: patience.Patience) -> None:
+        with contextlib.suppress(errors.Abandoned):
+            waiting.wait_for(self._turning, lambda: self._is_ready)
+
+    def _awaited(self, waiting: patience.Patience) -> "preparing.Preparer":
+        """The preparer, once it is ready.
+
+        Raises:
+            errors.Retryable: it will not be, or not in time.
+            errors.Abandoned: nobody waits for it any more.
+        """
+        self._await_start(waiting)
+        preparer = self._preparer
         if preparer is None:
-            return {ref.uid: self._not_ready(ref) for ref in refs}
-        answers: dict[claims.ClaimUid, dra_grpc.Answer] = {}
-        for ref in refs:
-            if ref == PROBE:
-                answers[ref.uid] = self._probed()
-                continue
-            if time.monotonic() > deadline + MARGIN / 2:
-                answers[ref.uid] = dra_grpc.Answer(error=LATE)
-                continue
-            with telemetry.bound(
-                operation=operation,
-                claim_namespace=ref.namespace,
-                claim_name=ref.name,
-                claim_uid=ref.uid,
-            ):
-                answers[ref.uid] = self._answer(operation, preparer, ref, deadline)
-        return answers
+            waiting.check()
+            raise errors.Retryable(self._problem)
+        return preparer
 
     def hindrance(self) -> str | None:
         """What keeps it from its work; None if nothing does."""
@@ -116,19 +180,17 @@ class Service:
             self._log.exception("probe failed unexpectedly")
             return f"probe failed unexpectedly: {type(error).__name__}: {error}"
 
-    def _probed(self) -> dra_grpc.Answer:
-        return dra_grpc.Answer(error=self._told(self.hindrance()) or "")
-
-    def _not_ready(self, ref: claims.ClaimRef) -> dra_grpc.Answer:
-        return self._probed() if ref == PROBE else dra_grpc.Answer(error=self._problem)
-
-    def _answer(
-        self, operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, deadline: float
+    def _done(
+        self,
+        operation: str,
+        ref: claims.ClaimRef,
+        turn: turns.Turn | errors.Retryable,
+        waiting: patience.Patience,
     ) -> dra_grpc.Answer:
         start = time.perf_counter()
         try:
             with self._metrics.call(operation):
-                devices = _work(operation, preparer, ref, deadline - time.monotonic())
+                devices = self._work(operation, ref, turn, waiting)
         except errors.DriverError as error:
             self._log.warning(f"{operation} failed", reason=str(error))
             return dra_grpc.Answer(error=str(error))
@@ -146,11 +208,31 @@ class Service:
         )
         return dra_grpc.Answer(devices=devices)
 
+    def _work(
+        self,
+        operation: str,
+        ref: claims.ClaimRef,
+        turn: turns.Turn | errors.Retryable,
+        waiting: patience.Patience,
+    ) -> tuple[prepared.PreparedDevice, ...]:
+        if isinstance(turn, errors.Retryable):
+            raise turn
+        preparer = self._awaited(waiting)
+        if time.monotonic() > waiting.deadline + MARGIN / 2:
+            raise errors.Retryable(LATE)
+        if operation == "prepare":
+            return preparer.prepare(ref, turn)
+        preparer.unprepare(ref, turn)
+        return ()
 
-def _work(
-    operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, seconds: float
-) -> tuple[prepared.PreparedDevice, ...]:
-    if operation == "prepare":
-        return preparer.prepare(ref, seconds)
-    preparer.unprepare(ref, seconds)
-    return ()
+
+def _each_of(
+    serve: Callable[[claims.ClaimRef], dra_grpc.Answer], refs: Collection[claims.ClaimRef]
+) -> "Iterable[tuple[claims.ClaimRef, dra_grpc.Answer]]":
+    """The answers, of several at once: one that has to wait must not hold up the others."""
+    if len(refs) <= 1:
+        return [(ref, serve(ref)) for ref in refs]
+    with concurrent.futures.ThreadPoolExecutor(
+        min(len(refs), AT_ONCE), thread_name_prefix="claims of one call"
+    ) as workers:
+        return list(zip(refs, workers.map(serve, refs), strict=True))

@@ -19,13 +19,14 @@ from dra_driver.adapters import (
     nvidia_smi,
     nvml_compute,
     nvml_errors,
+    patience,
 )
+from dra_driver.apps import waits
 from dra_driver.logic import cdi, config_checks, sharing_plan
 from dra_driver.model import mps, prepared, sharing
 
 READY_SECONDS = 20.0
 """How long a daemon may take until it has its limits; it takes 0.1 s on an H100."""
-STOP_SECONDS = 10.0
 PIPE_DIR = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for it in a container
 """Mounted at the default place, so that unsetting the variable is no way around the limits."""
 _PERCENT, _MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -34,23 +35,35 @@ _WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
 class Launcher(Protocol):
-    """Runs MPS daemons, as processes or as pods. All methods are idempotent."""
+    """Runs MPS daemons, as processes or as pods. All methods are idempotent.
+
+    Only those that say so wait for anything, and ask anything outside of the node.
+    """
 
     @property
     def private_shm(self) -> bool:
         """Whether each daemon has a shared memory of its own, which its clients need."""
 
     def start(self, daemon: mps.Daemon) -> None:
-        """Have it run, with these limits; it need not be ready when this returns."""
+        """Want it, with these limits. It has begun to run only after `bring_up`."""
+
+    def bring_up(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Have one that is wanted begin to run; may ask the API server, and wait."""
 
     def state(self, daemon: mps.Daemon) -> mps_local.State:
         """How far it is, with these limits."""
 
-    def wait_ready(self, daemon: mps.Daemon, seconds: float) -> None:
-        """Wait until it answers and has its limits."""
+    def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Bring it up, and wait until it answers and has its limits."""
 
-    def stop(self, daemon: mps.Daemon, seconds: float) -> None:
-        """End it, and leave nothing of it."""
+    def retire(self, daemon: mps.Daemon) -> bool:
+        """Have it end, and stay away; whether it has ended."""
+
+    def wait_ended(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Wait until one that was retired has ended; it is killed if that takes too long."""
+
+    def remove(self, daemon: mps.Daemon) -> None:
+        """Leave nothing of one that has ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,21 +95,21 @@ class Sharer:
         uuids: Mapping[str, str],
         others: Others,
         settings: Mapping[str, sharing.Mps],
-        seconds: float = READY_SECONDS,
     ) -> dict[str, cdi.Edits]:
         """Do what the record says; the edits that its devices need for it, by device key.
 
-        `uuids` are those of devices by name, `settings` those of MPS by domain. `seconds` is how
-        long a daemon may take at most.
+        `uuids` are those of devices by name, `settings` those of MPS by domain.
 
         Raises:
             errors.Rejected: it cannot work.
-            errors.Retryable: a daemon is not ready, or a GPU does not answer.
+            waits.Wait: a daemon is not ready yet, or an earlier one has not ended.
+            errors.Retryable: a GPU does not answer.
         """
         known = list(others)
         for one in record.sharing.time_slices:
             self._set_time_slice(one)
         edits: dict[str, cdi.Edits] = {}
+        daemons = []
         for use in record.sharing.mps:
             if use.exclusive:
                 for name in use.devices:
@@ -104,12 +117,19 @@ class Sharer:
             limits = self._limits(use, record, known)
             daemon = self._adopted(self._daemon(use, uuids, limits, settings.get(use.domain)))
             self._tools.launcher.start(daemon)
-            self._tools.launcher.wait_ready(daemon, min(seconds, READY_SECONDS))
+            daemons.append(daemon)
             edits |= {key: self._edits(use, daemon) for key in use.keys}
+        for daemon in daemons:
+            if self._tools.launcher.state(daemon) is not mps_local.State.READY:
+                raise self._is_not_ready(daemon)
         return edits
 
     def take_down(self, record: prepared.Record, others: Others) -> None:
-        """Undo what the record says, however far it got, where no other record needs it."""
+        """Undo what the record says, however far it got, where no other record needs it.
+
+        Raises:
+            waits.Wait: a daemon has not ended yet.
+        """
         known = list(others)
         for use in reversed(record.sharing.mps):
             left = [
@@ -118,23 +138,37 @@ class Sharer:
             if left:
                 self._lower(use.domain, left)
             else:
-                self._stop(use)
+                self._stop(use.domain)
         for gpu in self._ledgers_of(record):
             self.settle(gpu, known)
 
     def remove_unused(self, records: Callable[[], Iterable[prepared.Record]]) -> None:
-        """Stop the daemons that no record has: what a crash or a reboot left over."""
+        """Stop the daemons that no record has: what a crash or a reboot left over.
+
+        Raises:
+            waits.Wait: one of them has not ended yet; all have been told to.
+        """
         directory = self._tools.directory
         found = sorted(directory.iterdir()) if directory.is_dir() else []
         # Read after the directory: a record is written before its daemon is made.
         used = {use.domain for record in records() for use in record.sharing.mps}
+        pending: list[waits.Wait] = []
         for path in found:
             if path.name not in used:
-                self._log.warning("MPS daemon without a claim is removed", domain=path.name)
                 try:
-                    self._stop_at(path.name)
+                    self._stop(path.name)
+                except waits.Wait as wait:
+                    pending.append(wait)
                 except errors.DriverError as error:
-                    self._log.error("it could not be", domain=path.name, reason=str(error))
+                    self._log.error(
+                        "MPS daemon without a claim cannot be removed",
+                        domain=path.name,
+                        reason=str(error),
+                    )
+                else:
+                    self._log.warning("MPS daemon without a claim removed", domain=path.name)
+        if pending:
+            raise pending[0]
 
     def _set_time_slice(self, wanted: prepared.TimeSlice) -> None:
         ledger = self._books.get(wanted.gpu)
@@ -253,6 +287,9 @@ class Sharer:
 
         One that cannot become this one is ended. It served an instance that a reset of the GPU
         took, or somebody was killed who ended it.
+
+        Raises:
+            waits.Wait: that has not ended yet.
         """
         described = self._described(wanted.id)
         if described is None:
@@ -260,7 +297,7 @@ class Sharer:
         else:
             is_unfit = described.device != wanted.device
         if is_unfit:
-            self._tools.launcher.stop(wanted, STOP_SECONDS)
+            self._end(wanted)
         elif described is not None:
             return dataclasses.replace(wanted, shm_bytes=described.shm_bytes)
         return wanted
@@ -272,15 +309,37 @@ class Sharer:
             self._log.warning("description of an MPS daemon not used", reason=str(error))
             return None
 
-    def _stop(self, use: prepared.MpsUse) -> None:
-        self._stop_at(use.domain)
-
-    def _stop_at(self, domain: str) -> None:
+    def _stop(self, domain: str) -> None:
         # Whose it was matters no more: only where it is.
-        daemon = mps.daemon(
-            root=str(self._tools.directory), daemon_id=domain, device="GPU-0", shm_bytes=0
+        self._end(
+            mps.daemon(
+                root=str(self._tools.directory), daemon_id=domain, device="GPU-0", shm_bytes=0
+            )
         )
-        self._tools.launcher.stop(daemon, STOP_SECONDS)
+
+    def _end(self, daemon: mps.Daemon) -> None:
+        """End a daemon, and leave nothing of it.
+
+        Raises:
+            waits.Wait: it has not ended yet.
+        """
+        launcher = self._tools.launcher
+        if not launcher.retire(daemon):
+            raise waits.Wait(
+                f"MPS daemon {daemon.id} has not ended yet",
+                f"mps {daemon.id}",
+                lambda waiting: launcher.wait_ended(daemon, waiting),
+            )
+        launcher.remove(daemon)
+
+    def _is_not_ready(self, daemon: mps.Daemon) -> waits.Wait:
+        def over(waiting: patience.Patience) -> None:
+            with waiting.at_most(READY_SECONDS) as shorter:
+                self._tools.launcher.wait_ready(daemon, shorter)
+
+        return waits.Wait(
+            f"MPS daemon {daemon.id} on {daemon.device} is not ready yet", f"mps {daemon.id}", over
+        )
 
 
 def recalled(

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters import dra_client
 from dra_driver.apps import awaiting, serving
 
 LOOK_AGAIN = 2.0
@@ -90,10 +90,13 @@ def older(config: settings.KubeletPlugin) -> str | None:
         if path == config.service_socket:
             continue
         try:
-            with dra_grpc.Client(str(path)) as client:
-                answer = client.prepare([serving.PROBE], timeout=_SECONDS)[serving.PROBE.uid]
-        except (errors.Retryable, KeyError) as error:
+            with dra_client.Client(str(path)) as client:
+                answer = client.probe(serving.PROBE, timeout=_SECONDS)
+        except errors.Retryable as error:
             told = f"{path}: {error}"
+            continue
+        if answer is None:
+            told = f"{path}: another driver answers there"
             continue
         if not answer.error:
             return None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc, kube, mps_local
+from dra_driver.adapters import kube, mps_local, unix_sockets
 from dra_driver.logic import classes, emulation, selection
 from dra_driver.model import mps
 from dra_driver.sim import (
@@ -74,7 +74,7 @@ class Node:
         # Short: below it are the sockets of MPS daemons, whose paths are the longest.
         self._state_dir = directory / "state"
         self._gpus_dir = directory / "gpus"
-        dra_grpc.check_socket_path(
+        unix_sockets.check_path(
             self._mps_dir / ("0" * 16) / "daemon" / "control_privileged",
             setting="node name, or directory for temporary files (TMPDIR)",
         )

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.adapters import dra_client, dra_grpc, dra_protocol
 from dra_driver.model import claims
 
 LOOK_SECONDS = 0.1
@@ -35,7 +35,7 @@ _Identity = tuple[int, int, int]
 class _Plugin:
     info: dra_grpc.PluginInfo
     version: str
-    client: dra_grpc.Client
+    client: dra_client.Client
 
 
 class Plugins:
@@ -143,7 +143,7 @@ class Plugins:
     def _register(self, path: pathlib.Path, identity: _Identity) -> None:
         self._not_before[path] = time.monotonic() + RETRY_SECONDS
         try:
-            with dra_grpc.Client(str(path)) as client:
+            with dra_client.Client(str(path)) as client:
                 info = client.get_info()
                 version = next((v for v in info.versions if v in dra_protocol.dra), "")
                 if problem := self._problem(info, version):
@@ -151,7 +151,7 @@ class Plugins:
                     client.notify(registered=False, error=problem)
                     return
                 with self._lock:
-                    plugin = _Plugin(info, version, dra_grpc.Client(info.endpoint))
+                    plugin = _Plugin(info, version, dra_client.Client(info.endpoint))
                     self._by_socket[path] = identity, plugin
                     self._gone.pop(info.name, None)
                     self._lock.notify_all()

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.adapters import dra_client, dra_grpc, dra_protocol
 from dra_driver.model import claims
 
 # Registration
@@ -19,7 +19,7 @@ def test_the_plugin_tells_what_it_is_and_hears_whether_it_is_registered(socket_p
     server = dra_grpc.registration_server(
         socket_path, scene.INFO, lambda *status: heard.append(status)
     )
-    with scene.serving(server), dra_grpc.Client(str(socket_path)) as kubelet:
+    with scene.serving(server), dra_client.Client(str(socket_path)) as kubelet:
         assert kubelet.get_info(60) == dra_grpc.PluginInfo(
             name="gpu.nvidia.com",
             endpoint="/p/dra.sock",
@@ -35,7 +35,7 @@ def test_without_an_endpoint_the_registration_socket_serves_everything(socket_pa
     server = dra_grpc.registration_server(
         socket_path, dra_grpc.PluginInfo("d", ""), lambda *_: None
     )
-    with scene.serving(server), dra_grpc.Client(str(socket_path)) as kubelet:
+    with scene.serving(server), dra_client.Client(str(socket_path)) as kubelet:
         assert kubelet.get_info(60).endpoint == str(socket_path)
 
 
@@ -45,8 +45,8 @@ def test_both_sockets_serve_at_once(socket_path):
     with (
         scene.serving(dra_grpc.dra_server(socket_path, handler)),
         scene.serving(dra_grpc.registration_server(registration, scene.INFO, lambda *_: None)),
-        dra_grpc.Client(str(socket_path)) as service,
-        dra_grpc.Client(str(registration)) as registry,
+        dra_client.Client(str(socket_path)) as service,
+        dra_client.Client(str(registration)) as registry,
         concurrent.futures.ThreadPoolExecutor() as pool,
     ):
         call = pool.submit(service.prepare, [scene.REF])
@@ -68,7 +68,7 @@ def test_both_versions_are_served_by_one_handler_and_the_share_id_in_v1(
     handler = scene.Handler(scene.device("gpu-0", share_id=scene.SHARE), scene.device("gpu-1"))
     with (
         scene.serving(dra_grpc.dra_server(socket_path, handler)),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         assert kubelet.prepare([scene.REF, scene.OTHER], version=version) == {
             uid: dra_grpc.Answer((scene.device("gpu-0", share_id=share), scene.device("gpu-1")))
@@ -84,7 +84,7 @@ def test_an_error_of_a_claim_reaches_the_kubelet(socket_path):
     handler = scene.Handler(error="it cannot work: ä")
     with (
         scene.serving(dra_grpc.dra_server(socket_path, handler)),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         failed = dra_grpc.Answer(error="it cannot work: ä")
         assert kubelet.prepare([scene.REF]) == {"0a1b": failed}
@@ -94,7 +94,7 @@ def test_an_error_of_a_claim_reaches_the_kubelet(socket_path):
 def test_a_call_without_claims_has_an_answer_without_claims(socket_path):
     with (
         scene.serving(dra_grpc.dra_server(socket_path, scene.Handler())),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         assert kubelet.prepare([]) == {}
 
@@ -122,7 +122,7 @@ def test_the_handler_is_told_how_long_the_kubelet_waits(socket_path):
     handler = scene.Handler()
     with (
         scene.serving(dra_grpc.dra_server(socket_path, handler)),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         kubelet.prepare([scene.REF], timeout=40)
         kubelet.unprepare([scene.REF], timeout=500)
@@ -147,7 +147,7 @@ def test_calls_run_side_by_side(socket_path):
     refs = [claims.ClaimRef("ns", f"c{n}", claims.ClaimUid(f"u{n}")) for n in range(8)]
     with (
         scene.serving(dra_grpc.dra_server(socket_path, Meeting(scene.device("gpu-0")))),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
         concurrent.futures.ThreadPoolExecutor(8) as pool,
     ):
         answers = list(pool.map(lambda ref: kubelet.prepare([ref]), refs))
@@ -168,7 +168,7 @@ def test_other_services_are_not_served(socket_path):
 
 
 def test_no_server_is_a_reason_to_try_again(socket_path):
-    with dra_grpc.Client(str(socket_path)) as kubelet, pytest.raises(errors.Retryable) as caught:
+    with dra_client.Client(str(socket_path)) as kubelet, pytest.raises(errors.Retryable) as caught:
         kubelet.get_info(60)
     assert str(caught.value).startswith(
         f"{socket_path} /pluginregistration.Registration/GetInfo: UNAVAILABLE: "
@@ -179,7 +179,7 @@ def test_a_late_answer_is_a_reason_to_try_again(socket_path):
     handler = scene.Blocking()
     with (
         scene.serving(dra_grpc.dra_server(socket_path, handler)),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         with pytest.raises(errors.Retryable) as caught:
             kubelet.prepare([scene.REF], timeout=0.05)
@@ -197,7 +197,7 @@ def test_a_service_that_is_not_there_and_a_handler_that_fails_are_reasons_to_try
 
     with (
         scene.serving(dra_grpc.dra_server(socket_path, Broken())),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         with pytest.raises(errors.Retryable, match="UNIMPLEMENTED"):
             kubelet.get_info(60)

@@ -12,7 +12,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters import dra_client, dra_grpc, unix_sockets
 
 
 def names(directory):
@@ -26,7 +26,7 @@ def test_the_socket_appears_by_rename_when_it_answers_already(socket_path, monke
     rename, seen = pathlib.Path.rename, []
 
     def noted(self, target):
-        with dra_grpc.Client(str(self)) as kubelet:
+        with dra_client.Client(str(self)) as kubelet:
             seen.append((self.name, target, target.exists(), kubelet.get_info(60)))
         return rename(self, target)
 
@@ -50,7 +50,7 @@ def test_what_a_killed_server_left_is_replaced(socket_path):
     socket_path.with_name(".dra.sock").touch()
     with (
         scene.serving(dra_grpc.dra_server(socket_path, scene.Handler())),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         assert kubelet.prepare([scene.REF]).keys() == {"0a1b"}
     assert names(socket_path.parent) == []
@@ -62,7 +62,7 @@ def test_a_server_that_took_the_path_over_keeps_its_socket(socket_path):
     with scene.serving(dra_grpc.dra_server(socket_path, scene.Handler(scene.device("new")))):
         old.stop(0)
         assert names(socket_path.parent) == ["dra.sock"]
-        with dra_grpc.Client(str(socket_path)) as kubelet:
+        with dra_client.Client(str(socket_path)) as kubelet:
             assert kubelet.prepare([scene.REF])[scene.REF.uid].devices == (scene.device("new"),)
     assert names(socket_path.parent) == []
 
@@ -76,7 +76,7 @@ def test_a_socket_that_is_gone_already_is_fine(socket_path):
 
 
 def test_a_client_finds_the_server_that_takes_over(socket_path):
-    with dra_grpc.Client(str(socket_path)) as kubelet:
+    with dra_client.Client(str(socket_path)) as kubelet:
         with scene.serving(dra_grpc.dra_server(socket_path, scene.Handler(scene.device("old")))):
             assert kubelet.prepare([scene.REF])[scene.REF.uid].devices == (scene.device("old"),)
         with scene.serving(dra_grpc.dra_server(socket_path, scene.Handler(scene.device("new")))):
@@ -105,10 +105,10 @@ def of_length(directory, count):
 def test_the_longest_path_that_is_let_pass_works(socket_path):
     path = of_length(socket_path.parent, 106)
     assert len(os.fsencode(path)) == 106
-    dra_grpc.check_socket_path(path, setting="--plugin-dir")
+    unix_sockets.check_path(path, setting="--plugin-dir")
     with (
         scene.serving(dra_grpc.dra_server(path, scene.Handler())),
-        dra_grpc.Client(str(path)) as kubelet,
+        dra_client.Client(str(path)) as kubelet,
     ):
         assert kubelet.prepare([scene.REF]).keys() == {"0a1b"}
 
@@ -116,7 +116,7 @@ def test_the_longest_path_that_is_let_pass_works(socket_path):
 def test_a_longer_path_is_refused_with_the_setting_that_shortens_it(socket_path):
     path = of_length(socket_path.parent, 107)
     with pytest.raises(errors.Fatal) as caught:
-        dra_grpc.check_socket_path(path, setting="--plugin-dir")
+        unix_sockets.check_path(path, setting="--plugin-dir")
     assert str(caught.value) == (
         f"socket path {path} has 107 bytes; at most 106 are possible for a unix socket that is "
         "bound under a hidden name first. Choose a shorter --plugin-dir"
@@ -126,9 +126,9 @@ def test_a_longer_path_is_refused_with_the_setting_that_shortens_it(socket_path)
 
 
 def test_the_length_of_a_path_is_counted_in_bytes():
-    dra_grpc.check_socket_path(pathlib.Path("/" + "ä" * 52 + "x"), setting="--plugin-dir")
+    unix_sockets.check_path(pathlib.Path("/" + "ä" * 52 + "x"), setting="--plugin-dir")
     with pytest.raises(errors.Fatal, match="has 107 bytes"):
-        dra_grpc.check_socket_path(pathlib.Path("/" + "ä" * 53), setting="--plugin-dir")
+        unix_sockets.check_path(pathlib.Path("/" + "ä" * 53), setting="--plugin-dir")
 
 
 # Stop
@@ -148,8 +148,8 @@ def test_a_call_in_flight_finishes_within_the_grace(socket_path):
     server.start()
     with (
         concurrent.futures.ThreadPoolExecutor() as pool,
-        dra_grpc.Client(str(socket_path)) as kubelet,
-        dra_grpc.Client(str(socket_path)) as late,
+        dra_client.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as late,
     ):
         assert late.unprepare([scene.REF]) == {"0a1b": dra_grpc.Answer()}
         call = pool.submit(kubelet.prepare, [scene.REF])
@@ -170,7 +170,7 @@ def test_a_call_that_outlives_the_grace_is_given_up(socket_path):
     server.start()
     with (
         concurrent.futures.ThreadPoolExecutor() as pool,
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         call = pool.submit(kubelet.prepare, [scene.REF])
         assert handler.entered.acquire(timeout=60)
@@ -185,7 +185,7 @@ def test_no_thread_outlives_its_server(socket_path):
     before = set(threading.enumerate())
     with (
         scene.serving(dra_grpc.dra_server(socket_path, scene.Handler())),
-        dra_grpc.Client(str(socket_path)) as kubelet,
+        dra_client.Client(str(socket_path)) as kubelet,
     ):
         kubelet.prepare([scene.REF])
     polling.until(lambda: set(threading.enumerate()) <= before)
@@ -208,7 +208,7 @@ def test_a_socket_that_could_not_get_its_name_gets_it_at_the_next_start(server, 
             server.start()
     socket_path.rmdir()
     server.start()
-    with dra_grpc.Client(str(socket_path)) as client:
+    with dra_client.Client(str(socket_path)) as client:
         assert client.get_info(60).name == scene.INFO.name
     assert [entry.name for entry in socket_path.parent.iterdir()] == [socket_path.name]
 

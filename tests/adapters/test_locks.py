@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -8,13 +9,15 @@ import threading
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import locks
+from dra_driver.adapters import locks, patience
+
+SHORT = functools.partial(patience.Patience, 0.02)
 
 HOLDER = """
 import pathlib, sys
-from dra_driver.adapters import locks
+from dra_driver.adapters import locks, patience
 path, *names = sys.argv[1:]
-with locks.Locks(pathlib.Path(path)).hold(names, seconds=60):
+with locks.Locks(pathlib.Path(path)).hold(names, patience.Patience(60)):
     print("held", flush=True)
     sys.stdin.read()
 print("released", flush=True)
@@ -22,10 +25,10 @@ print("released", flush=True)
 
 CROSSING = """
 import pathlib, sys
-from dra_driver.adapters import locks
+from dra_driver.adapters import locks, patience
 made = locks.Locks(pathlib.Path(sys.argv[1]))
 for turn in range(100):
-    with made.hold(["b", "a"], seconds=60):
+    with made.hold(["b", "a"], patience.Patience(60)):
         if turn == 0:
             print("began", flush=True)
 print("done", flush=True)
@@ -41,7 +44,7 @@ def path(tmp_path):
 def mine(path):
     made = locks.Locks(path)
     yield made
-    assert made._in_process == {}
+    assert made._queues == {}
     made.close()
 
 
@@ -63,7 +66,7 @@ def held_elsewhere(path, *names):
 
 def is_free(one, *names):
     try:
-        with one.hold(names, seconds=0):
+        with one.hold(names, patience.Patience(0)):
             return True
     except errors.Retryable:
         return False
@@ -75,7 +78,7 @@ def test_two_threads_never_hold_one_name_at_once(mine):
     def work():
         nonlocal inside, most, turns
         for _ in range(200):
-            with mine.hold(["gpu-0"], seconds=60):
+            with mine.hold(["gpu-0"], patience.Patience(60)):
                 inside += 1
                 most = max(most, inside)
                 turns += 1
@@ -86,11 +89,14 @@ def test_two_threads_never_hold_one_name_at_once(mine):
 
 
 def test_a_name_that_another_thread_holds_is_given_up_after_the_time(mine):
-    with mine.hold(["gpu-0"], seconds=1):
+    with mine.hold(["gpu-0"], patience.Patience(1)):
         refused = []
 
         def ask():
-            with pytest.raises(errors.Retryable) as caught, mine.hold(["gpu-0"], seconds=0.02):
+            with (
+                pytest.raises(errors.Retryable) as caught,
+                mine.hold(["gpu-0"], patience.Patience(0.02)),
+            ):
                 pass
             refused.append(str(caught.value))
 
@@ -103,7 +109,7 @@ def test_different_names_are_held_side_by_side(mine):
     together = threading.Barrier(2, timeout=60)
 
     def work(name):
-        with mine.hold([name], seconds=60):
+        with mine.hold([name], patience.Patience(60)):
             together.wait()
 
     run(lambda: work("gpu-0"), lambda: work("gpu-1"))
@@ -114,7 +120,7 @@ def test_names_in_any_order_do_not_deadlock(mine):
 
     def work(order):
         for _ in range(100):
-            with mine.hold(order, seconds=60):
+            with mine.hold(order, patience.Patience(60)):
                 pass
 
     run(*(lambda order=order: work(order) for order in orders))
@@ -127,7 +133,7 @@ def test_names_in_different_order_do_not_deadlock_with_another_process(path, min
     with crossing:
         assert crossing.stdout.readline() == "began\n"
         for _ in range(100):
-            with mine.hold(["a", "b"], seconds=60):
+            with mine.hold(["a", "b"], patience.Patience(60)):
                 pass
         assert crossing.stdout.readline() == "done\n"
     assert crossing.returncode == 0
@@ -135,7 +141,10 @@ def test_names_in_different_order_do_not_deadlock_with_another_process(path, min
 
 def test_a_name_that_another_process_holds_is_given_up_after_the_time(path, mine):
     with held_elsewhere(path, "gpu-0"):
-        with pytest.raises(errors.Retryable) as caught, mine.hold(["gpu-0"], seconds=0.02):
+        with (
+            pytest.raises(errors.Retryable) as caught,
+            mine.hold(["gpu-0"], patience.Patience(0.02)),
+        ):
             pass
         assert str(caught.value) == (
             "gpu-0 is in use by another instance of the driver; "
@@ -150,7 +159,7 @@ def test_a_name_that_another_process_holds_is_given_up_after_the_time(path, mine
 def test_a_name_is_had_as_soon_as_the_other_process_gives_it_up(path, mine):
     with held_elsewhere(path, "gpu-0") as holder:
         threading.Timer(0.05, holder.stdin.close).start()
-        with mine.hold(["gpu-0"], seconds=60):
+        with mine.hold(["gpu-0"], patience.Patience(60)):
             assert holder.stdout.readline() == "released\n"
 
 
@@ -158,16 +167,17 @@ def test_the_names_of_a_killed_process_are_free(path, mine):
     with held_elsewhere(path, "gpu-0", "gpu-1") as holder:
         assert not is_free(mine, "gpu-1")
         os.kill(holder.pid, signal.SIGKILL)
-        with mine.hold(["gpu-0", "gpu-1"], seconds=60):
+        with mine.hold(["gpu-0", "gpu-1"], patience.Patience(60)):
             pass
 
 
 def test_a_name_that_this_process_holds_is_taken_for_others(path, mine):
-    with mine.hold(["gpu-0"], seconds=1):
+    with mine.hold(["gpu-0"], patience.Patience(1)):
         script = (
             "import pathlib, sys\n"
-            "from dra_driver.adapters import locks\n"
-            "with locks.Locks(pathlib.Path(sys.argv[1])).hold(sys.argv[2:], seconds=0):\n"
+            "from dra_driver.adapters import locks, patience\n"
+            "with locks.Locks(pathlib.Path(sys.argv[1])).hold(\n"
+            "    sys.argv[2:], patience.Patience(0)):\n"
             "    pass\n"
         )
         command = [sys.executable, "-c", script, str(path), "gpu-0"]
@@ -177,7 +187,7 @@ def test_a_name_that_this_process_holds_is_taken_for_others(path, mine):
 
 
 def test_a_block_that_raises_gives_its_names_back(mine):
-    with pytest.raises(ZeroDivisionError), mine.hold(["gpu-0", "gpu-1"], seconds=1):
+    with pytest.raises(ZeroDivisionError), mine.hold(["gpu-0", "gpu-1"], patience.Patience(1)):
         raise ZeroDivisionError
     assert is_free(mine, "gpu-0", "gpu-1")
 
@@ -187,7 +197,7 @@ def test_no_names_are_always_to_be_had(mine):
 
 
 def test_one_file_of_our_own_carries_all_locks(path, mine):
-    with mine.hold(["gpu-0", "claim ../x"], seconds=1):
+    with mine.hold(["gpu-0", "claim ../x"], patience.Patience(1)):
         assert [entry.name for entry in path.parent.iterdir()] == ["locks"]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.stat().st_size == 0

@@ -1,6 +1,5 @@
 """Daemons as processes of this machine: real processes, whose control program is simulated."""
 
-import functools
 import os
 import pathlib
 import signal
@@ -12,7 +11,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import mps_local, pids
+from dra_driver.adapters import mps_local, patience, pids
 from dra_driver.model import mps
 
 GIB = 1024**3
@@ -31,7 +30,7 @@ def test_a_daemon_is_ready_with_its_limits_and_stopped_leaves_nothing(scene):
     assert launcher.state(daemon) == ABSENT
 
     launcher.start(daemon)
-    launcher.wait_ready(daemon, 60)
+    launcher.wait_ready(daemon, patience.Patience(60))
 
     assert launcher.state(daemon) == READY
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
@@ -63,12 +62,12 @@ def test_after_a_restart_of_the_driver_the_daemon_is_known_and_can_be_stopped(sc
     daemon = scene.daemon()
     program = (
         "import pathlib, sys\n"
-        "from dra_driver.adapters import mps_local\n"
+        "from dra_driver.adapters import mps_local, patience\n"
         "from dra_driver.model import mps\n"
         "launcher = mps_local.LocalLauncher(pathlib.Path(sys.argv[1]), private_shm=False)\n"
         "daemon = mps.decode(sys.argv[2])\n"
         "launcher.start(daemon)\n"
-        "launcher.wait_ready(daemon, 60)\n"
+        "launcher.wait_ready(daemon, patience.Patience(60))\n"
     )
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, scene.driver_root, mps.encode(daemon)],
@@ -93,7 +92,7 @@ def test_other_limits_reach_clients_that_connect_once_it_is_ready(scene):
     assert launcher.state(other) == RUNNING
 
     launcher.reload(other)
-    launcher.wait_ready(other, 60)
+    launcher.wait_ready(other, patience.Patience(60))
 
     assert mps_scene.caps(daemon) == (60, None)
     assert launcher.state(daemon) == RUNNING
@@ -109,7 +108,7 @@ def test_limits_that_were_written_by_a_driver_that_died_then_are_applied_too(sce
 
     launcher.start(other)
 
-    launcher.wait_ready(other, 60)
+    launcher.wait_ready(other, patience.Patience(60))
     assert mps_scene.caps(daemon) == (60, None)
 
 
@@ -156,7 +155,7 @@ def test_a_supervisor_that_is_killed_leaves_no_daemon_and_is_started_again(scene
     assert mps_scene.runs_nothing(daemon)
 
     launcher.start(daemon)
-    launcher.wait_ready(daemon, 60)
+    launcher.wait_ready(daemon, patience.Patience(60))
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
     client.close()
 
@@ -170,7 +169,7 @@ def test_a_daemon_that_is_dead_is_not_ready_even_if_nobody_has_noticed(scene):
 
     assert launcher.state(daemon) == RUNNING
     assert pids.send(supervisor, signal.SIGCONT)
-    launcher.wait_ready(daemon, 60)
+    launcher.wait_ready(daemon, patience.Patience(60))
 
 
 def test_a_supervisor_that_does_not_end_is_killed_with_its_daemon(scene):
@@ -206,10 +205,13 @@ def test_a_supervisor_that_cannot_work_says_why(scene):
     daemon = scene.daemon()
     scene.program.unlink()
 
+    launcher = scene.launcher()
+    launcher.start(daemon)
+
     with pytest.raises(
-        errors.Retryable, match=rf"MPS daemon {daemon.id}: its supervisor ended with 1: .*no nvidia"
+        errors.Retryable, match=r"it has ended, and its supervisor ended with 1: .*no nvidia"
     ):
-        scene.launcher().start(daemon)
+        launcher.wait_ready(daemon, patience.Patience(60))
 
 
 def test_a_daemon_that_dies_at_once_is_never_ready_and_says_why(scene):
@@ -218,8 +220,8 @@ def test_a_daemon_that_dies_at_once_is_never_ready_and_says_why(scene):
     launcher.start(daemon)
     polling.until(lambda: "status 3" in mps_local.last_words(daemon))
 
-    with pytest.raises(errors.Retryable, match=r"running and not ready within 0.5 s: .*status 3.*"):
-        launcher.wait_ready(daemon, 0.5)
+    with pytest.raises(errors.Retryable, match=r": not ready within 0.5 s: .*status 3.*"):
+        launcher.wait_ready(daemon, patience.Patience(0.5))
 
     launcher.stop(daemon, 60)
     assert mps_scene.runs_nothing(daemon)
@@ -246,25 +248,27 @@ def test_a_supervisor_whose_description_was_taken_away_does_not_start(scene):
     assert "no MPS daemon wanted" in done.stderr
 
 
-def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene):
+def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene, monkeypatch):
     daemon = scene.daemon()
     gate = scene.root / "gate"
     script = f'touch {gate}.$$; until test -e {gate}; do sleep 0.01; done; exec "$@"'
     command = ("/bin/sh", "-c", script, "sh")
     command += (sys.executable, "-m", "dra_driver", "mps-daemon")
     before, after = (scene.launcher(command=command) for _ in range(2))
-    threads = []
     # As when the driver is killed after it started a supervisor, and comes back at once.
+    children = [{}, {}]
     for number, launcher in enumerate((before, after), start=1):
-        action = functools.partial(launcher.start, daemon)
-        threads.append(mps_scene.in_background(action))
+        monkeypatch.setattr(mps_local, "_children", children[number - 1])
+        launcher.start(daemon)
+        launcher.start(daemon)
         polling.until(lambda number=number: len([*scene.root.glob("gate.*")]) == number)
 
     gate.touch()
 
-    for thread in threads:
-        thread.join(60)
-    after.wait_ready(daemon, 60)
+    after.wait_ready(daemon, patience.Patience(60))
     assert [launcher.state(daemon) for launcher in (before, after)] == [READY, READY]
     # The one that came too late may be about to end.
     polling.until(lambda: len(mps_scene.processes_of(daemon)) == 2)
+    started = [child for of_one in children for child in of_one.values()]
+    after.stop(daemon)
+    assert sorted(child.wait(60) for child in started) == [0, 1]

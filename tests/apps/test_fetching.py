@@ -1,13 +1,12 @@
 """Reading a claim from an API server that stumbles."""
 
 import threading
-import time
 
 import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters import kube, patience
 from dra_driver.apps import fetching
 from dra_driver.model import claims
 from dra_driver.sim.api import options
@@ -120,7 +119,7 @@ def test_a_version_that_another_thread_forgets_meanwhile_is_learnt_anew(own_clus
     source = ForgottenByAnother(own_cluster.client, threading.Event())
     source._resource = kube.CLAIMS
     for _ in range(2):
-        found = source.fetch(ref, time.monotonic() + api_cluster.DEADLINE)
+        found = source.fetch(ref, patience.Patience(api_cluster.DEADLINE))
         assert found.ref == ref
 
 
@@ -130,4 +129,4 @@ def test_once_the_driver_stops_nothing_is_tried_again():
     source = fetching.ApiClaims(AwayForEver(), stopping)
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     with pytest.raises(kube.Unavailable, match="it is away"):
-        source.fetch(ref, time.monotonic() + 3600)
+        source.fetch(ref, patience.Patience(3600))

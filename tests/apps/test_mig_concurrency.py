@@ -6,6 +6,7 @@ import threading
 
 import mig_node
 import plugin_process
+import polling
 import pytest
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
@@ -59,9 +60,7 @@ def test_claims_on_one_gpu_come_one_after_the_other(node, api, held, background)
     assert begun.wait(DEADLINE)
     next_one = background.submit(node.prepare, api.make(SECOND))
     # It has a lock of its claim, and waits for that of the GPU.
-    held_locks = node.held._in_process
-    while held_locks.get("gpu-0", (None, 0))[1] < 2:
-        assert not next_one.done()
+    polling.until(lambda: next_one.done() or node.held.waiting("gpu-0"))
     assert node.instances() == []
     may_go.set()
     slow.result(DEADLINE)

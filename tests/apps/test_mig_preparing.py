@@ -220,7 +220,7 @@ def test_what_is_given_back_before_the_wait_for_it_is_not_waited_for(node, api, 
     log = types.SimpleNamespace(info=lambda *_, **__: node.unprepare(holder))
     monkeypatch.setattr(node.preparer, "_log", log)
     waits = []
-    condition = node.preparer._releases._condition
+    condition = node.preparer._given_back._changed
     monkeypatch.setattr(condition, "wait", waits.append)
     node.prepare(ref)
     assert (node.instances(), waits) == ([(19, 6, 1)], [])

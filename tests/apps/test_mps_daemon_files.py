@@ -10,7 +10,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import pids
+from dra_driver.adapters import patience, pids
 from dra_driver.model import mps
 
 GIB = 1024**3
@@ -34,7 +34,7 @@ def limit(place, daemon, percent):
     """Have its supervisor, which then looks at the log as well, give it other limits."""
     changed = daemon.limited(mps.Limits(percent, GIB))
     place.launcher().start(changed)
-    place.launcher().wait_ready(changed, 60)
+    place.launcher().wait_ready(changed, patience.Patience(60))
 
 
 def test_a_description_that_says_the_same_again_does_not_make_a_daemon_unready(daemon):
@@ -126,7 +126,7 @@ def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_cli
     pids.send(mps_scene.supervisor(daemon), signal.SIGHUP)
     polling.until(lambda: "could not be changed" in supervisor_log(daemon))
     hindrance.rmdir()
-    place.launcher().wait_ready(changed, 60)
+    place.launcher().wait_ready(changed, patience.Patience(60))
     assert mps_scene.process(daemon) == process
     assert client.is_usable()
     client.close()

@@ -13,7 +13,7 @@ import sharing_node
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import pids
+from dra_driver.adapters import patience, pids
 from dra_driver.apps import device_status, fetching, mps_health, preparing
 from dra_driver.logic import reports
 
@@ -187,7 +187,7 @@ def test_a_daemon_with_which_a_claim_is_at_work_is_left_alone_and_nothing_is_sai
     ref = scene.prepare(share())
     kill_both(scene, ref)
 
-    with scene.node.held.hold([GPU], seconds=60):
+    with scene.node.held.hold([GPU], patience.Patience(60)):
         scene.health.look()
         assert scene.node.domain(ref).supervisor() is None
     assert scene.told == []
@@ -202,7 +202,7 @@ def test_what_was_told_stays_while_a_claim_is_at_work(scene, failing_call):
     failing_call(scene.node.launcher, "start", errors.Retryable("not now"), 0)
     scene.health.look()
 
-    with scene.node.held.hold([GPU], seconds=60):
+    with scene.node.held.hold([GPU], patience.Patience(60)):
         scene.health.look()
 
     assert scene.told == [(ref.uid, True)]

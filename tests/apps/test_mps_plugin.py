@@ -63,9 +63,9 @@ def test_a_claim_s_daemon_is_a_pod_that_outlives_the_plugin_and_ends_with_the_cl
 
     as_pods.kubelet.unprepare(ref)
 
-    assert pods.pods() == []
     assert not pids.is_alive(running)
     assert own_machine.files() == []
+    polling.until(lambda: pods.pods() == [])
 
 
 def test_what_pods_need_and_is_not_set_ends_the_plugin(own_plugin):

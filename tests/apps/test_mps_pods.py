@@ -6,9 +6,9 @@ import threading
 import api_cluster
 import mps_scene
 import polling
-from mps_pods_scene import NAMESPACE, SECONDS, refusing, started, uid
+from mps_pods_scene import NAMESPACE, SECONDS, begun, refusing, started, stopped, uid
 
-from dra_driver.adapters import kube, mps_domain, mps_local, pids
+from dra_driver.adapters import kube, mps_domain, mps_local, patience, pids
 from dra_driver.model import mps
 from dra_driver.sim.api import options
 
@@ -28,7 +28,7 @@ def test_a_daemon_is_ready_with_its_limits_and_stopped_leaves_nothing(launcher, 
     assert pod["metadata"]["name"].startswith(f"mps-{daemon.id}-")
     assert pod["spec"]["nodeName"] == api_cluster.NODE
 
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
 
     assert pods.pods() == []
     assert launcher.state(daemon) == ABSENT
@@ -37,7 +37,7 @@ def test_a_daemon_is_ready_with_its_limits_and_stopped_leaves_nothing(launcher, 
 
 
 def test_the_pod_belongs_to_the_node_object(launcher, pods, pods_cluster, place):
-    launcher.start(place.daemon())
+    begun(launcher, place.daemon())
     [owner] = pods.pod()["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Node", pods_cluster.node_uid())
 
@@ -64,20 +64,20 @@ def test_starting_and_stopping_twice_is_fine(launcher, pods, place):
     started(launcher, daemon)
 
     assert (uid(pods.pod()), mps_scene.process(daemon)) == (before, process)
-    launcher.stop(daemon, SECONDS)
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
+    stopped(launcher, daemon)
 
 
 def test_a_start_while_the_pod_still_starts_makes_no_second_one(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     before = uid(pods.pod())
 
-    launcher.start(daemon)
+    begun(launcher, daemon)
     pods.broken = False
 
-    launcher.wait_ready(daemon, SECONDS)
+    launcher.wait_ready(daemon, patience.Patience(SECONDS))
     assert uid(pods.pod()) == before
 
 
@@ -95,7 +95,7 @@ def test_after_a_restart_and_an_upgrade_of_the_driver_the_daemon_goes_on_and_can
     assert (uid(pods.pod()), mps_scene.process(daemon)) == (before, process)
     assert client.is_usable()
     client.close()
-    later.stop(daemon, SECONDS)
+    stopped(later, daemon)
     assert pods.pods() == []
 
 
@@ -118,10 +118,11 @@ def test_once_its_daemon_has_ended_a_pod_of_an_older_driver_is_replaced(
     mps_scene.kill(mps_scene.supervisor(daemon))
     assert mps_scene.runs_nothing(daemon)
 
-    launchers.new(mps_image="driver:2").start(daemon)
+    later = launchers.new(mps_image="driver:2")
+    begun(later, daemon)
     pods.broken = False
 
-    launcher.wait_ready(daemon, SECONDS)
+    later.wait_ready(daemon, patience.Patience(SECONDS))
     assert uid(pods.pod()) != before
     assert pods.pod()["spec"]["containers"][0]["image"] == "driver:2"
 
@@ -132,7 +133,7 @@ def test_a_supervisor_that_is_killed_is_started_again_by_the_kubelet(launcher, p
     old = mps_scene.process(daemon)
 
     mps_scene.kill(mps_scene.supervisor(daemon))
-    launcher.start(daemon)
+    begun(launcher, daemon)
 
     mps_scene.ready_after(daemon, old)
     assert uid(pods.pod()) == before
@@ -156,19 +157,19 @@ def test_a_pod_that_is_being_deleted_is_waited_for_and_replaced(
 ):
     pods.broken = pods.patient = True
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     old = pods.pod()
     pods_cluster.client.delete(kube.PODS, old["metadata"]["name"], NAMESPACE)
     asked = len(pods_cluster.faults.calls)
 
-    thread = threading.Thread(target=launcher.start, args=(daemon,), daemon=True)
+    thread = threading.Thread(target=begun, args=(launcher, daemon), daemon=True)
     thread.start()
     polling.until(lambda: [c for c in pods_cluster.faults.calls[asked:] if c.verb == "get"])
     assert uid(pods.pod()) == uid(old)
     pods.broken = pods.patient = False
     thread.join(SECONDS)
 
-    launcher.wait_ready(daemon, SECONDS)
+    launcher.wait_ready(daemon, patience.Patience(SECONDS))
     assert uid(pods.pod()) != uid(old)
 
 
@@ -189,12 +190,12 @@ def test_other_limits_reach_a_daemon_that_the_kubelet_starts_at_this_moment(
 ):
     pods.broken = True
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     create = mps_domain.Domain.create
 
     def late(domain, wanted, *, shm):
         pods.broken = False
-        launcher.wait_ready(daemon, SECONDS)
+        polling.until(lambda: launcher.state(daemon) == READY)
         create(domain, wanted, shm=shm)
 
     monkeypatch.setattr(mps_domain.Domain, "create", late)
@@ -225,7 +226,7 @@ def test_what_the_kubelet_starts_while_a_pod_is_being_deleted_ends_at_once(
             described.append(mps_scene.domain(daemon).description.exists())
 
     with pods_cluster.faults.where(rule):
-        launcher.stop(daemon, SECONDS)
+        stopped(launcher, daemon)
 
     assert described == [False]
 
@@ -235,7 +236,7 @@ def test_a_daemon_that_runs_as_a_process_is_kept_and_stopped(launcher, pods, pla
 
     started(launcher, daemon)
     assert pods.pods() == []
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
 
     assert mps_scene.runs_nothing(daemon)
     assert not pathlib.Path(daemon.directory).exists()
@@ -245,6 +246,6 @@ def test_stopped_the_supervisor_ends_the_daemon_itself(launcher, pods, place):
     daemon = started(launcher, place.daemon())
     supervisor = mps_scene.supervisor(daemon)
 
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
 
     assert pids.find(supervisor.pid) is None

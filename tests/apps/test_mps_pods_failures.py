@@ -1,31 +1,34 @@
 """What is in the way of a daemon's pod."""
 
+import concurrent.futures
 import dataclasses
 import pathlib
 
+import mps_scene
 import polling
 import pytest
-from mps_pods_scene import NAMESPACE, SECONDS, refusing, started, uid
+from mps_pods_scene import NAMESPACE, begun, ended, refusing, started, stopped, uid
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters import kube, patience
 from dra_driver.apps import mps_pods
+from dra_driver.logic import mps_pod
 from dra_driver.sim.api import options
 
 
 def test_a_pod_of_somebody_else_is_neither_used_nor_deleted(launcher, pods, pods_cluster, place):
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     made = pods.pod()
     name = made["metadata"]["name"]
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
     plain = {"containers": [{"name": "c", "image": "i"}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": plain}
     pods_cluster.client.create(kube.PODS, body, NAMESPACE)
 
     with pytest.raises(errors.Rejected, match=rf"{name} is there and was not made by this driver"):
-        launcher.start(daemon)
-    launcher.stop(daemon, SECONDS)
+        begun(launcher, daemon)
+    stopped(launcher, daemon)
 
     assert pods.pod()["spec"]["containers"][0]["image"] == "i"
 
@@ -33,11 +36,11 @@ def test_a_pod_of_somebody_else_is_neither_used_nor_deleted(launcher, pods, pods
 def test_a_pod_that_took_the_place_of_the_one_to_stop_is_not_deleted(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     found = pods.pod()
     earlier = found | {"metadata": found["metadata"] | {"uid": "an-earlier-one"}}
 
-    launcher._delete(daemon, earlier, 1)
+    launcher._delete(earlier)
 
     assert uid(pods.pod()) == uid(found)
     assert "deletionTimestamp" not in pods.pod()["metadata"]
@@ -46,34 +49,36 @@ def test_a_pod_that_took_the_place_of_the_one_to_stop_is_not_deleted(launcher, p
 def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     polling.until(lambda: pods.pod()["status"].get("containerStatuses"))
 
     with pytest.raises(
         errors.Retryable, match=r"not ready within 0\.1 s; pod dra-driver/mps-.*CreateContainerErr"
     ):
-        launcher.wait_ready(daemon, 0.1)
+        launcher.wait_ready(daemon, patience.Patience(0.1))
 
 
 def test_a_pod_that_ends_is_not_waited_for(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
     launcher.start(daemon)
-    pods.fail()
-
-    with pytest.raises(errors.Retryable, match=r"it has ended; pod .*: Failed, Evicted, low"):
-        launcher.wait_ready(daemon, 60)
+    with concurrent.futures.ThreadPoolExecutor() as background:
+        waiting = background.submit(launcher.wait_ready, daemon, patience.Patience(60))
+        polling.until(pods.pods)
+        pods.fail()
+        with pytest.raises(errors.Retryable, match=r"it has ended; pod .*: Failed, Evicted, low"):
+            waiting.result(60)
 
 
 def test_a_daemon_whose_processes_the_driver_cannot_see_gives_a_hint(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
-    launcher.start(daemon)
+    begun(launcher, daemon)
     named = pathlib.Path(daemon.directory) / "supervisor.json"
     named.write_text('{"pid": 1, "start_time": 1}', encoding="utf-8")
 
     with pytest.raises(errors.Retryable, match="does the pod of this driver have hostPID"):
-        launcher.wait_ready(daemon, 0.1)
+        launcher.wait_ready(daemon, patience.Patience(0.1))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,7 @@ def test_what_the_api_server_refuses_may_work_later(
         ),
         pytest.raises(errors.Retryable, match=rf"pod dra-driver/mps-{daemon.id}.*{text}"),
     ):
-        launcher.start(daemon)
+        begun(launcher, daemon)
 
     started(launcher, daemon)
 
@@ -109,40 +114,96 @@ def test_a_service_account_that_is_not_there_is_named(launchers, pods, pods_clus
         refusing(pods_cluster, "create", missing),
         pytest.raises(errors.Retryable, match=r"Make the service account mps .*mps-service-acc"),
     ):
-        launcher.start(place.daemon())
+        begun(launcher, place.daemon())
 
 
-def test_a_stop_that_the_api_server_does_not_let_happen_is_to_be_done_again(
-    launcher, pods, pods_cluster, place
+@pytest.mark.parametrize(
+    ("verb", "fault"), [("get", options.Fault(status=503)), ("delete", options.Fault(status=503))]
+)
+def test_a_daemon_ends_without_the_api_server_and_its_pod_once_that_is_back(
+    launcher, pods, pods_cluster, place, verb, fault
 ):
     daemon = started(launcher, place.daemon())
-    with (
-        refusing(pods_cluster, "delete", options.Fault(status=503)),
-        pytest.raises(errors.Retryable, match="503"),
+    with pods_cluster.faults.where(
+        lambda call: fault if (call.resource, call.verb) == ("pods", verb) else None
     ):
-        launcher.stop(daemon, SECONDS)
-    assert pathlib.Path(daemon.directory).exists()
+        ended(launcher, daemon)
+        assert mps_scene.runs_nothing(daemon)
+        assert not pathlib.Path(daemon.directory).exists()
+        assert launcher.sweeper.sweep() is False
 
-    launcher.stop(daemon, SECONDS)
+    polling.until(launcher.sweeper.sweep)
+    assert pods.pods() == []
+
+
+def test_a_pod_whose_daemon_ended_before_the_driver_was_killed_is_deleted_by_the_next(
+    launcher, launchers, pods, place
+):
+    daemon = started(launcher, place.daemon())
+    ended(launcher, daemon)
+
+    later = launchers.new()
+    later.sweeper.start()
+
+    polling.until(lambda: pods.pods() == [])
+    polling.until(lambda: list(place.root.joinpath("mps-pods").iterdir()) == [])
+    later.sweeper.stop()
+
+
+def test_the_pod_of_an_earlier_version_of_the_driver_that_left_no_mark_is_deleted_too(
+    launcher, launchers, pods, place
+):
+    daemon = started(launcher, place.daemon())
+    place.root.joinpath("mps-pods", daemon.id).unlink()
+
+    stopped(launchers.new(), daemon)
 
     assert pods.pods() == []
-    assert not pathlib.Path(daemon.directory).exists()
 
 
-def test_a_pod_that_the_kubelet_does_not_end_is_told_and_its_directory_stays(
+def test_a_pod_that_is_made_while_its_daemon_is_unprepared_is_deleted(
     launcher, pods, place, monkeypatch
 ):
-    monkeypatch.setattr(mps_pods, "_GONE_SECONDS", 0.1)
-    pods.patient = True
+    pods.broken = True
+    daemon = place.daemon()
+    swept = []
+    create = launcher._client.create
+
+    def created_late(*arguments):
+        ended(launcher, daemon)
+        swept.append(launcher.sweeper.sweep())
+        return create(*arguments)
+
+    monkeypatch.setattr(launcher._client, "create", created_late)
+    begun(launcher, daemon)
+
+    assert swept == [False]
+    monkeypatch.undo()
+    polling.until(launcher.sweeper.sweep)
+    assert pods.pods() == []
+    assert list(place.root.joinpath("mps-pods").iterdir()) == []
+
+
+def test_a_pod_of_a_daemon_that_is_wanted_again_stays(launcher, pods, place):
     daemon = started(launcher, place.daemon())
+    ended(launcher, daemon)
+    launcher.start(daemon)
+    assert launcher.sweeper.sweep() is True
+    assert len(pods.pods()) == 1
+
+
+def test_an_earlier_pod_that_the_kubelet_does_not_end_is_told(launcher, pods, place, monkeypatch):
+    monkeypatch.setattr(mps_pods, "_GONE_SECONDS", 0.1 - mps_pod.GRACE_SECONDS)
+    daemon = started(launcher, place.daemon())
+    pods.patient = True
+    ended(launcher, daemon)
+    assert launcher.sweeper.sweep() is False
 
     with pytest.raises(errors.Retryable, match=r"the kubelet has not ended it .*being deleted"):
-        launcher.stop(daemon, 0)
+        begun(launcher, daemon)
 
-    assert pathlib.Path(daemon.directory).exists()
     pods.patient = False
-    launcher.stop(daemon, SECONDS)
-    assert pods.pods() == []
+    started(launcher, daemon)
 
 
 @pytest.mark.parametrize(
@@ -160,4 +221,4 @@ def test_what_pods_need_has_to_be_set(launchers, fields, text):
 def test_a_driver_root_that_a_pod_cannot_have_is_refused(launcher, pods_cluster, place):
     site = dataclasses.replace(launcher._site, driver_root="/", driver_root_seen="/")
     with pytest.raises(errors.Fatal, match="give --driver-root-seen"):
-        mps_pods.PodLauncher(pods_cluster.client, site, place.launcher())
+        mps_pods.PodLauncher(pods_cluster.client, site, place.launcher(), place.root / "mps")

@@ -7,7 +7,7 @@ import api_cluster
 import mps_scene
 import podman_kubelet
 import pytest
-from mps_pods_scene import NAMESPACE, SECONDS, started
+from mps_pods_scene import NAMESPACE, started, stopped
 
 from dra_driver import settings
 from dra_driver.adapters import mps_local
@@ -35,7 +35,7 @@ def check(launcher, pods, daemon):
     assert mps_scene.caps(daemon) == (30, 4 * GIB)
     assert pods.probe() == 0
     assert pods.restarts() == 1
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
     assert pods.pods() == []
     assert mps_scene.runs_nothing(daemon)
     assert not pathlib.Path(daemon.directory).exists()
@@ -71,7 +71,7 @@ def test_a_daemon_and_its_clients_have_the_shared_memory_that_was_mounted_for_th
         assert seen == "from-the-daemon\n"
         assert pods.run_in(pods.pod(), "sh", "-c", "df -k /dev/shm | grep -q 16384") == 0
     finally:
-        launcher.stop(daemon, SECONDS)
+        stopped(launcher, daemon)
     assert not pathlib.Path(daemon.directory).exists()
 
 
@@ -83,12 +83,12 @@ def test_outside_of_its_directory_and_memory_a_container_writes_nothing(launcher
         assert pods.run_in(pods.pod(), "touch", f"{path}/written") == 0
     for path in outside:
         assert pods.run_in(pods.pod(), "touch", f"{path}/written") != 0
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
 
 
 def test_not_ready_a_probe_says_so(launcher, pods, place):
     daemon = started(launcher, place.daemon())
     mps_scene.domain(daemon).say_not_ready()
     assert pods.probe() != 0
-    launcher.stop(daemon, SECONDS)
+    stopped(launcher, daemon)
     assert launcher.state(daemon) is mps_local.State.ABSENT

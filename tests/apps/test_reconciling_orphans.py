@@ -10,7 +10,7 @@ import reconciling_scene
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters import kube, patience
 from dra_driver.apps import fetching, inventory, orphans, reconciling
 from dra_driver.logic import planning
 
@@ -29,7 +29,7 @@ class Desk:
             planning.Node(mig_node.DRIVER, mig_node.POOL),
             node.store.records,
             node.api,
-            lambda ref, only_if: node.preparer.unprepare(ref, mig_node.SECONDS, only_if),
+            node.sweep,
             node.orphans,
             boot_id="boot-1",
             pace=reconciling.Pace(INTERVAL, GRACE, lambda: self.time),
@@ -168,7 +168,7 @@ def test_mig_mode_of_a_gpu_that_is_busy_is_left_to_whoever_is_at_it(desk, log, m
     desk.node.unprepare(ref)
     desk.node.end(4711)
     monkeypatch.setattr("dra_driver.apps.orphans.LOCK_SECONDS", 0.01)
-    with desk.node.held.hold(["gpu-0"], seconds=60):
+    with desk.node.held.hold(["gpu-0"], patience.Patience(60)):
         desk.asked_after(0)
     assert desk.node.card().mig_enabled
     assert events(log, "GPU not settled for now") == ["gpu-0"]

@@ -10,7 +10,7 @@ import plugin_process
 import pytest
 
 from dra_driver.adapters import locks, records
-from dra_driver.apps import preparing, recovering
+from dra_driver.apps import attempts, recovering
 from dra_driver.logic import planning
 from dra_driver.model import claims, prepared
 from dra_driver.sim.api import options
@@ -313,7 +313,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
 
 
 def store_in(records_dir, cdi_dir):
-    return preparing.Store(
+    return attempts.Store(
         records.Records(records_dir),
         cdi_dir,
         locks.Locks(records_dir.with_name("locks")),
@@ -362,8 +362,8 @@ def test_a_claim_that_another_instance_prepares_anew_after_a_reboot_is_not_dropp
     hold = other.store.locks.hold
 
     @contextlib.contextmanager
-    def held_by_the_other_first(names, *, seconds):
-        with hold(names, seconds=seconds):
+    def held_by_the_other_first(names, waiting):
+        with hold(names, waiting):
             other.store.records.write(other.record)
             yield
 

@@ -10,6 +10,7 @@ import scraping
 import structlog.testing
 
 from dra_driver import telemetry
+from dra_driver.adapters import dra_grpc
 from dra_driver.apps import serving
 from dra_driver.model import claims
 from dra_driver.sim.api import options
@@ -61,10 +62,10 @@ def test_lines_of_claims_of_one_call_are_not_mixed_up(kubelet, cluster, plugin):
     refs = [cluster.claim("gpu-0"), cluster.claim("gpu-1")]
     kubelet.prepare(*refs)
     done = plugin.log("prepare done")[-2:]
-    assert [(line["claim_uid"], line["devices"]) for line in done] == [
-        (refs[0].uid, ["gpu-0"]),
-        (refs[1].uid, ["gpu-1"]),
-    ]
+    assert {line["claim_uid"]: line["devices"] for line in done} == {
+        refs[0].uid: ["gpu-0"],
+        refs[1].uid: ["gpu-1"],
+    }
 
 
 def test_calls_and_prepared_devices_are_counted(kubelet, cluster, metrics):
@@ -123,8 +124,8 @@ def test_writes_of_slices_that_fail_are_counted(kubelet, cluster, plugin, metric
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 def test_work_has_to_end_before_the_call_does_so_that_the_answer_is_not_lost(operation):
     class Preparer:
-        def prepare(self, _ref, seconds):
-            given.append(seconds)
+        def prepare(self, _ref, turn):
+            given.append(turn.waiting.left)
             return ()
 
         unprepare = prepare
@@ -133,7 +134,7 @@ def test_work_has_to_end_before_the_call_does_so_that_the_answer_is_not_lost(ope
     service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node"))
     service.ready(Preparer())
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
-    assert getattr(service, operation)([ref], 45.0)[ref.uid].error == ""
+    assert getattr(service, operation)([ref], dra_grpc.Caller(45.0))[ref.uid].error == ""
     assert 0 < max(given) <= 45 - serving.MARGIN
 
 
@@ -141,7 +142,7 @@ def test_a_call_that_comes_too_early_is_answered_before_it_ends():
     service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node"))
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     # Less than the margin: it is not waited at all.
-    assert service.prepare([ref], 2.0)[ref.uid].error == "the driver is starting"
+    assert service.prepare([ref], dra_grpc.Caller(2.0))[ref.uid].error == "the driver is starting"
 
 
 def test_once_it_has_failed_nobody_waits_for_a_start_that_is_given_up_after_that():
@@ -149,12 +150,12 @@ def test_once_it_has_failed_nobody_waits_for_a_start_that_is_given_up_after_that
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     service.failed("the driver is stopping")
     service.starting()
-    assert service.prepare([ref], 2.0)[ref.uid].error == "the driver is stopping"
+    assert service.prepare([ref], dra_grpc.Caller(2.0))[ref.uid].error == "the driver is stopping"
 
 
 def test_a_probe_is_told_of_a_look_that_goes_wrong_and_claims_are_prepared():
     class Preparer:
-        def prepare(self, _ref, _seconds):
+        def prepare(self, _ref, _turn):
             return ()
 
     def broken():
@@ -164,7 +165,7 @@ def test_a_probe_is_told_of_a_look_that_goes_wrong_and_claims_are_prepared():
     service.ready(Preparer(), broken)
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     with structlog.testing.capture_logs() as lines:
-        answers = service.prepare([serving.PROBE, ref], 45.0)
+        answers = service.prepare([serving.PROBE, ref], dra_grpc.Caller(45.0))
     assert "OSError: [Errno 116] Stale file handle" in answers[serving.PROBE.uid].error
     assert answers[ref.uid].error == ""
     assert [line["event"] for line in lines] == ["probe failed unexpectedly", "prepare done"]

@@ -3,6 +3,7 @@
 import pytest
 
 from dra_driver import errors, telemetry
+from dra_driver.adapters import dra_grpc, patience
 from dra_driver.apps import serving
 from dra_driver.model import claims
 
@@ -27,9 +28,9 @@ class Preparer:
         self.clock = clock
         self.tried = []
 
-    def prepare(self, ref, seconds):
+    def prepare(self, ref, turn):
         self.tried.append(ref.uid)
-        self.clock.now += max(seconds, 0) + 0.5
+        self.clock.now += turn.waiting.left + 0.5
         raise errors.Retryable("no answer")
 
     unprepare = prepare
@@ -38,13 +39,15 @@ class Preparer:
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 def test_hundreds_of_claims_that_fail_slowly_are_all_answered_in_time(operation, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(serving, "time", clock)
+    for module in (serving, patience):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(serving, "AT_ONCE", 1)
     service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node-1"))
     preparer = Preparer(clock)
     service.ready(preparer)
     refs = [claims.ClaimRef("default", f"c{n}", claims.ClaimUid(f"u{n}")) for n in range(300)]
     begin = clock.now
-    answers = getattr(service, operation)(refs, LIMIT)
+    answers = getattr(service, operation)(refs, dra_grpc.Caller(LIMIT))
     assert clock.now - begin < LIMIT
     assert list(answers) == [ref.uid for ref in refs]
     told = {uid: answer.error for uid, answer in answers.items()}
@@ -54,10 +57,12 @@ def test_hundreds_of_claims_that_fail_slowly_are_all_answered_in_time(operation,
 
 def test_a_claim_after_one_that_took_its_time_is_tried_all_the_same(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(serving, "time", clock)
+    for module in (serving, patience):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(serving, "AT_ONCE", 1)
     service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node-1"))
     preparer = Preparer(clock)
     service.ready(preparer)
     refs = [claims.ClaimRef("default", name, claims.ClaimUid(name)) for name in ("a", "b")]
-    service.prepare(refs, LIMIT)
+    service.prepare(refs, dra_grpc.Caller(LIMIT))
     assert preparer.tried == ["a", "b"]

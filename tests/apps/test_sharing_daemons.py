@@ -26,7 +26,7 @@ def install(host, script):
 def test_a_daemon_whose_program_is_missing_is_told_of_and_leaves_nothing(host, users):
     (host.simulation / "driver/usr/bin" / mps_control.PROGRAM).unlink()
     with pytest.raises(errors.Retryable, match=mps_control.PROGRAM):
-        host.prepare(users.give(GPU, configs=[LIMITED]), seconds=0.1)
+        host.prepare(users.give(GPU, configs=[LIMITED]), seconds=3)
     assert host.is_clean()
 
 
@@ -77,7 +77,7 @@ def test_a_daemon_that_does_not_get_ready_takes_the_partition_with_it(host, user
 def test_a_daemon_that_does_not_stop_keeps_the_record(host, users, failing_call):
     ref = users.give(GPU, configs=[LIMITED])
     host.prepare(ref)
-    failing_call(host.launcher, "stop", errors.Rejected("it waits for the GPU"), 0)
+    failing_call(host.launcher, "wait_ended", errors.Rejected("it waits for the GPU"), 0)
     with pytest.raises(errors.Rejected, match="waits for the GPU"):
         host.unprepare(ref)
     assert host.record(ref) is not None
@@ -92,7 +92,7 @@ def test_a_claim_in_use_whose_daemon_cannot_be_looked_after_keeps_everything(
     ref = users.give(GPU, configs=[LIMITED])
     host.prepare(ref)
     process = host.daemon(ref)
-    failing_call(host.launcher, "wait_ready", errors.Rejected("no"), 0)
+    failing_call(host.launcher, "start", errors.Rejected("no"), 0)
     with pytest.raises(errors.Rejected, match="no"):
         host.prepare(ref)
     assert host.daemon(ref) == process
@@ -103,8 +103,8 @@ def test_a_claim_in_use_whose_daemon_cannot_be_looked_after_keeps_everything(
 def test_a_daemon_that_is_slow_does_not_make_the_answer_late(host, users, monkeypatch):
     waited = []
 
-    def waiting(_daemon, seconds):
-        waited.append(seconds)
+    def waiting(_daemon, patience):
+        waited.append(patience.left)
         raise errors.Retryable("not ready")
 
     monkeypatch.setattr(host.launcher, "wait_ready", waiting, raising=False)

@@ -6,7 +6,7 @@ import pytest
 import sharing_node
 
 from dra_driver import errors
-from dra_driver.adapters import pids
+from dra_driver.adapters import patience, pids
 from dra_driver.apps import orphans
 
 GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
@@ -138,7 +138,7 @@ def test_no_daemon_is_removed_while_another_instance_is_at_work_on_a_gpu(host, u
     host.prepare(ref)
     process = host.daemon(ref)
     (host.root / "claims" / f"{ref.uid}.json").unlink()
-    with host.held.hold([GPU], seconds=60):
+    with host.held.hold([GPU], patience.Patience(60)):
         host.orphans.remove_daemons()
         assert pids.is_alive(process)
     host.orphans.remove_daemons()
@@ -322,7 +322,7 @@ def test_what_is_set_up_for_a_rebuilt_record_is_remembered_first(
     users.known.clear()
     again = new_host(shares=sharing_node.BY_MEMORY).start()
     users.known.update(known)
-    failing_call(again.launcher, "wait_ready", errors.Rejected("no"), 0)
+    failing_call(again.launcher, "start", errors.Rejected("no"), 0)
     with pytest.raises(errors.Rejected, match="no"):
         again.prepare(ref)
     assert again.record(ref).sharing

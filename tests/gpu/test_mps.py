@@ -14,7 +14,7 @@ import mps_scene
 import polling
 import pytest
 
-from dra_driver.adapters import mps_local, pids
+from dra_driver.adapters import mps_local, patience, pids
 from dra_driver.model import mps
 
 pytestmark = [
@@ -201,12 +201,12 @@ def test_other_limits_hold_for_programs_that_start_later(scene, gpu, alone):
     with Program(gpu, daemon) as before:
         other = daemon.limited(mps.Limits(60, 6 * GIB))
         launcher.reload(other)
-        launcher.wait_ready(other, 60)
+        launcher.wait_ready(other, patience.Patience(60))
         assert_capped(seen(gpu, daemon), alone, other.limits)
 
         free = daemon.limited(mps.Limits())
         launcher.reload(free)
-        launcher.wait_ready(free, 60)
+        launcher.wait_ready(free, patience.Patience(60))
         assert seen(gpu, daemon)["allocated"] == 8 * GIB
         assert before.usable()
 
@@ -236,7 +236,7 @@ def test_with_a_shared_memory_of_its_own_a_daemon_works_and_leaves_no_mount(scen
     daemon = scene.daemon(device=gpu, shm_bytes=64 * mps.MIB)
     launcher = scene.launcher(private_shm=True)
     launcher.start(daemon)
-    launcher.wait_ready(daemon, 60)
+    launcher.wait_ready(daemon, patience.Patience(60))
 
     assert_capped(seen(gpu, daemon), alone, mps.Limits(30, 4 * GIB))
 

@@ -1,0 +1,142 @@
+"""Deletes the pods of MPS daemons that nobody wants any more: whoever unprepares does not wait.
+
+Before a pod is made a mark of its domain is written, which stays until the pod is gone: an empty
+file, so that a driver that was killed in between, or had no API server, knows of it afterwards.
+"""
+
+import collections
+import contextlib
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters import files
+
+FIRST_PAUSE = 0.5
+"""Seconds until a pod that is being deleted is looked at again; they double up to LAST_PAUSE."""
+LAST_PAUSE = 30.0
+LONG = 600.0
+"""Seconds of one wait for a change."""
+STOP_SECONDS = 10.0
+
+
+class Sweeper:
+    """The marks, and a thread that deletes the pods of those that are not wanted."""
+
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        *,
+        is_wanted: Callable[[str], bool],
+        remove: Callable[[str], bool],
+    ) -> None:
+        """`directory` is that of the marks; it is made for the first, its parent must exist.
+
+        `is_wanted` tells of a domain whether its daemon is. `remove` has its pod deleted and tells
+        whether there is none any more; it may raise errors.DriverError.
+        """
+        self._directory = directory
+        self._is_wanted = is_wanted
+        self._remove = remove
+        self._log = telemetry.logger("mps-pods")
+        self._marking = threading.Lock()
+        self._making: collections.Counter[str] = collections.Counter()
+        self._told: dict[str, str] = {}
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mps-sweeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sweep."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; marks stay."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def changed(self) -> None:
+        """A daemon may not be wanted any more."""
+        self._wake.set()
+
+    def mark(self, domain: str, want: Callable[[], None] = lambda: None) -> None:
+        """Remember that the domain has, or is about to have, a pod; `want` makes it wanted.
+
+        Raises:
+            errors.DriverError: as from `want`.
+        """
+        # Together: a mark whose domain is not wanted may be removed at any moment.
+        with self._marking:
+            path = self._directory / domain
+            if not path.exists():
+                self._directory.mkdir(mode=0o700, exist_ok=True)
+                files.write(path, "")
+            want()
+
+    @contextlib.contextmanager
+    def making(self, domain: str) -> Iterator[None]:
+        """A pod of the domain may be made in the block: its mark outlives that."""
+        with self._marking:
+            self._making[domain] += 1
+        try:
+            self.mark(domain)
+            yield
+        finally:
+            with self._marking:
+                self._making[domain] -= 1
+            self.changed()
+
+    def sweep(self) -> bool:
+        """Look at all marks once; whether no pod is left that nobody wants."""
+        is_clean = True
+        there = sorted(self._directory.iterdir()) if self._directory.is_dir() else []
+        for path in there:
+            if self._stop.is_set():
+                return False
+            domain = path.name
+            if files.target_of_leftover(path) is None and not self._is_wanted(domain):
+                is_clean = self._swept(domain) and is_clean
+        return is_clean
+
+    def _swept(self, domain: str) -> bool:
+        try:
+            if not self._remove(domain):
+                return False
+        except errors.DriverError as error:
+            if self._told.get(domain) != str(error):
+                self._told[domain] = str(error)
+                self._log.warning(
+                    "pod of an MPS daemon that has ended not deleted for now; tried again",
+                    mps=domain,
+                    reason=str(error),
+                )
+            return False
+        self._told.pop(domain, None)
+        with self._marking:
+            if self._is_wanted(domain):
+                return True
+            if self._making[domain]:
+                return False
+            files.remove(self._directory / domain)
+        return True
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stop.is_set():
+            self._wake.clear()
+            is_clean = False
+            try:
+                is_clean = self.sweep()
+            except Exception:  # noqa: BLE001 - a thread that ends would never delete a pod again
+                self._log.exception("deleting pods of MPS daemons failed unexpectedly")
+            if is_clean:
+                pause = FIRST_PAUSE
+                # What woke it for the end may have been cleared above.
+                if not self._stop.is_set():
+                    self._wake.wait(LONG)
+            else:
+                self._stop.wait(pause)
+                pause = min(pause * 2, LAST_PAUSE)
