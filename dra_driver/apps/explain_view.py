@@ -52,15 +52,25 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
         left = sum(len(report.nodes) for report in about.reports[MOST_TABLES:])
         screen.say(f"{left} more nodes, each different: --output json has all of them.")
         screen.say("")
-    misses = [f"{miss.change}  →  {', '.join(miss.devices)}" for miss in about.nearest]
-    if about.nearest:
-        _list("Would fit now with any one of these, the smallest change first", misses, screen)
-    elif about.verdict == explaining.DOES_NOT_FIT and about.problem is None:
-        screen.say("No single change that was tried would make it fit.")
-        screen.say("")
+    _nearest(about, screen)
     if about.groups:
         _list("Devices that agree", about.groups, screen)
     _list("Notes", about.notes, screen)
+
+
+def _nearest(about: explaining.Explanation, screen: terminal.Terminal) -> None:
+    misses = [f"{miss.change}  →  {', '.join(miss.devices)}" for miss in about.nearest]
+    if any(miss.together > 1 for miss in about.nearest):
+        _list(
+            "Would fit now with both changes of any one line; one alone is not enough",
+            misses,
+            screen,
+        )
+    elif about.nearest:
+        _list("Would fit now with any one of these, the smallest change first", misses, screen)
+    elif about.verdict == explaining.DOES_NOT_FIT and about.problem is None:
+        screen.say("No change that was tried would make it fit, and no two of them together.")
+        screen.say("")
 
 
 def _list(title: str, lines: Sequence[str], screen: terminal.Terminal, *, most: int = MOST) -> None:

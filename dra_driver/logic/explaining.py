@@ -4,12 +4,14 @@ Read-only, and as the structured allocator of Kubernetes 1.36 decides; of the no
 real scheduler takes one by scores that are not worked out here.
 """
 
+import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from dra_driver.logic import (
     allocation,
     binding,
+    changes,
     demand,
     device_hurdles,
     empty_classes,
@@ -18,7 +20,6 @@ from dra_driver.logic import (
     misnamed,
     nearest_miss,
     placing,
-    reservations,
     selection,
     snapshots,
     targets,
@@ -144,19 +145,31 @@ def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanatio
         return dataclasses.replace(about, verdict=verdict, options=() if done else options)
     spots = search.spots()
     reports = (*search.barred(), *_reports(spots, search))
-    found = nearest_miss.find(search.plan, _unlike(spots), search.snapshot)
+    unlike = _unlike(spots)
+    nearest, complete = _nearest(search, unlike)
     notes = about.notes
-    if not found.complete:
-        notes = (*notes, "not every change was tried: the cluster is large")
+    if not complete:
+        notes = (*notes, "not every change, or pair of changes, was tried: there are too many")
     return dataclasses.replace(
         about,
         verdict=DOES_NOT_FIT,
         reasons=tuple(empty_classes.told(search.plan, search.snapshot)),
         reports=reports,
-        nearest=(*found.misses, *search.elsewhere()),
-        groups=nearest_miss.groups(search.plan, _unlike(spots)),
+        nearest=nearest,
+        groups=nearest_miss.groups(search.plan, unlike),
         notes=notes,
     )
+
+
+def _nearest(
+    search: "_Search", spots: Sequence[changes.Spot]
+) -> tuple[tuple[nearest_miss.Miss, ...], bool]:
+    """What would help, two changes at once where no single one does; whether all was tried."""
+    single = nearest_miss.find(search.plan, spots, search.snapshot)
+    if misses := (*single.misses, *search.elsewhere()):
+        return misses, single.complete
+    both = nearest_miss.pairs(search.plan, spots, search.snapshot)
+    return both.misses, single.complete and both.complete
 
 
 class _Search:
@@ -189,9 +202,9 @@ class _Search:
             for index, (node, outcome) in enumerate(found)
         )
 
-    def spots(self) -> list[nearest_miss.Spot]:
+    def spots(self) -> list[changes.Spot]:
         """Where devices fall on each node that may run the pod."""
-        return [nearest_miss.Spot(node, self._falls(node)) for node in self.open]
+        return [self._spot(node) for node in self.open]
 
     def barred(self) -> tuple[Report, ...]:
         """The nodes that do not take the pod, by reason."""
@@ -228,21 +241,14 @@ class _Search:
             share_ids=str,
         )
 
-    def _falls(self, node: nodes.Node) -> Mapping[demand.Want, Sequence[device_hurdles.Fall]]:
-        seen = self.snapshot.inventory.seen(node)
-        free = reservations.Reservations(seen.pools, self.snapshot.in_use)
-        return {
-            want: device_hurdles.falls(
-                want, seen.candidates, node=node, free=free, holders=self.snapshot.holders
-            )
-            for item in self.plan
-            for want in item.wants
-        }
+    def _spot(self, node: nodes.Node) -> changes.Spot:
+        state = changes.State(self.plan, self.snapshot.in_use)
+        return state.spot(node, self.snapshot)
 
     def _picks(
         self, node: nodes.Node, outcome: allocation.Outcome, with_reasons: bool
     ) -> tuple[Pick, ...]:
-        falls = self._falls(node) if with_reasons else {}
+        falls = self._spot(node).falls if with_reasons else {}
         picks: list[Pick] = []
         taken: set[slices.DeviceId] = set()
         for item, given in zip(self.plan, outcome.allocations or (), strict=True):
@@ -286,9 +292,9 @@ def _obstacle(target: targets.Target, node: nodes.Node) -> str | None:
     return None
 
 
-def _reports(spots: Sequence[nearest_miss.Spot], search: _Search) -> list[Report]:
+def _reports(spots: Sequence[changes.Spot], search: _Search) -> list[Report]:
     """One for all nodes that are alike, with the devices and holders of all of them."""
-    alike: dict[object, list[nearest_miss.Spot]] = {}
+    alike: dict[object, list[changes.Spot]] = {}
     for spot in spots:
         alike.setdefault((_signature(spot), search.defects(spot.node)), []).append(spot)
     return [
@@ -304,7 +310,7 @@ def _reports(spots: Sequence[nearest_miss.Spot], search: _Search) -> list[Report
 
 
 def _request(
-    claim: claims.ResourceClaim, want: demand.Want, alike: Sequence[nearest_miss.Spot]
+    claim: claims.ResourceClaim, want: demand.Want, alike: Sequence[changes.Spot]
 ) -> Request:
     fallen = [fall for spot in alike for fall in spot.falls[want]]
     return Request(
@@ -316,12 +322,23 @@ def _request(
     )
 
 
-def _unlike(spots: Sequence[nearest_miss.Spot]) -> list[nearest_miss.Spot]:
-    """One of each kind of node: what holds for it holds for those that are alike."""
-    return list({_signature(spot): spot for spot in reversed(spots)}.values())[::-1]
+def _unlike(spots: Sequence[changes.Spot]) -> list[changes.Spot]:
+    """One of each kind of node: what would help on it would help on those that are alike."""
+    return list({_kind(spot): spot for spot in reversed(spots)}.values())[::-1]
 
 
-def _signature(spot: nearest_miss.Spot) -> object:
+def _kind(spot: changes.Spot) -> object:
+    """Equal for nodes whose devices fall alike, also once what stops them now is gone."""
+    return frozenset(
+        collections.Counter(
+            (want.name, fall.kind, fall.detail, *changes.beyond(want, fall))
+            for want, fallen in spot.falls.items()
+            for fall in fallen
+        ).items()
+    )
+
+
+def _signature(spot: changes.Spot) -> object:
     """Equal for nodes on which as many devices fall at the same hurdles with the same values."""
     return tuple(
         (want.name, group.count, group.hurdle, group.reason, group.values)

@@ -82,8 +82,11 @@ class Selector:
 
     def explain(self, candidate: slices.Device, driver: str) -> tuple[Conjunct, ...]:
         """What each operand of the outermost `&&` gives for a device, and what it read."""
-        facts = device.Facts(candidate, driver)
-        return explaining.explain(self.expression, self._program.tree, facts)
+        return self._parts.explain(device.Facts(candidate, driver))
+
+    @functools.cached_property
+    def _parts(self) -> explaining.Parts:
+        return explaining.Parts(self.expression, self._program.tree)
 
     def _evaluate(self, facts: device.Facts) -> engine.Outcome:
         outcome, answers = self._program.evaluate(facts)

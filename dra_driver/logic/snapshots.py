@@ -18,6 +18,9 @@ GROUP = "resource.k8s.io/"
 DRIVER = "gpu.nvidia.com"
 """Whose classes stand in where a snapshot has none."""
 
+MOST_PODS = 4
+"""Pods of a claim that a message names."""
+
 _CLUSTER_WIDE = frozenset({"Node", "ResourceSlice", "DeviceClass"})
 _SAME_SHAPE = frozenset({"resource.k8s.io/v1", "resource.k8s.io/v1beta2"})
 
@@ -33,9 +36,14 @@ class Holder:
 
     def __str__(self) -> str:
         """As in messages: `claim default/a (pod train)`."""
-        plural = "s" if len(self.pods) > 1 else ""
-        used = f"pod{plural} {', '.join(self.pods)}" if self.pods else "reserved for no pod"
-        return f"claim {self.namespace}/{self.claim} ({used})"
+        return f"claim {self.namespace}/{self.claim} ({self.users or 'reserved for no pod'})"
+
+    @property
+    def users(self) -> str:
+        """The pods as in messages, not all if there are many; empty where there is none."""
+        more = f" and {len(self.pods) - MOST_PODS} more" if len(self.pods) > MOST_PODS else ""
+        names = ", ".join(self.pods[:MOST_PODS])
+        return f"pod{'s' if len(self.pods) > 1 else ''} {names}{more}" if self.pods else ""
 
 
 Holders = Mapping[slices.DeviceId, tuple[Holder, ...]]

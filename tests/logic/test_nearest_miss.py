@@ -2,6 +2,8 @@
 
 from explain_scene import A, C, claim, device_class, explain, gpu, held, pool, request
 
+from dra_driver.logic import nearest_miss
+
 BIG = f"{C}.memory.compareTo(quantity('16Gi')) >= 0"
 HOPPER = f"{A}.architecture == 'Hopper'"
 NEW = f"{A}.index > 10"
@@ -162,3 +164,144 @@ def test_how_many_devices_agree_and_are_free_is_told_beside_dropping_the_constra
 
 def test_where_nothing_helps_nothing_is_told():
     assert changes(pool("a"), claim("mine")) == []
+
+
+class TestTwoChangesAtOnce:
+    def test_are_told_where_no_single_one_helps(self):
+        about = explain(
+            "claim/mine",
+            pool("a", gpu("x", memory="8Gi", taint="broken")),
+            claim("mine", request(BIG)),
+        )
+        (miss,) = about.nearest
+        assert miss.change == (
+            f'drop `{BIG}` from request "gpu" (gpu.example.com/a/x: memory 8Gi < 16Gi), and '
+            'tolerate the device taint broken:NoSchedule in request "gpu"'
+        )
+        assert (miss.devices, miss.size, miss.together) == (("gpu.example.com/a/x",), 2, 2)
+
+    def test_are_not_looked_for_where_one_is_enough(self):
+        found = explain(
+            "claim/mine",
+            pool("a", gpu("x", memory="8Gi", taint="broken"), gpu("y", memory="8Gi")),
+            claim("mine", request(BIG)),
+        ).nearest
+        assert [miss.together for miss in found] == [1]
+
+    def test_may_concern_two_requests(self):
+        found = changes(
+            device_class(f"{A}.type == 'mig'", name="mig"),
+            device_class(f"{A}.type == 'gpu'"),
+            pool("a", gpu("x", type="gpu"), gpu("y", type="gpu")),
+            claim("mine", request(name="one", of_class="mig"), request(name="two", of_class="mig")),
+        )
+        assert found == [
+            (
+                'ask for class gpu rather than mig in request "one", and '
+                'ask for class gpu rather than mig in request "two"'
+            )
+        ]
+
+    def test_may_be_two_taints_of_one_device(self):
+        broken = gpu("x", taint="broken")
+        broken["taints"].append({"key": "leaving", "effect": "NoExecute"})
+        assert changes(pool("a", broken), claim("mine")) == [
+            (
+                'tolerate the device taint broken:NoSchedule in request "gpu", and '
+                'tolerate the device taint leaving:NoExecute in request "gpu"'
+            )
+        ]
+
+    def test_give_up_as_few_devices_as_they_can(self):
+        found = changes(
+            pool("a", *[gpu(f"g{i}", memory="8Gi") for i in range(3)]),
+            claim("mine", request(BIG, count=5)),
+        )
+        assert found == [
+            (
+                f'drop `{BIG}` from request "gpu" (gpu.example.com/a/g0: memory 8Gi < 16Gi), and '
+                'ask for 3 rather than 5 in request "gpu"'
+            )
+        ]
+
+    def test_that_keep_more_come_first(self):
+        found = explain(
+            "claim/mine",
+            pool("a", gpu("y", memory="8Gi", architecture="Ampere")),
+            pool("b", gpu("x", memory="8Gi", architecture="Hopper", taint="broken")),
+            held("theirs", "a/y", pods=("train",)),
+            claim("mine", request(BIG, HOPPER)),
+        ).nearest
+        assert [(miss.size, miss.devices) for miss in found] == [
+            (2, ("gpu.example.com/b/x",)),
+            (3, ("gpu.example.com/a/y",)),
+        ]
+
+    def test_that_use_up_the_trials_are_not_all_tried_and_that_is_told(self, monkeypatch):
+        monkeypatch.setattr(nearest_miss, "MAX_PAIR_TRIALS", 0)
+        about = explain(
+            "claim/mine",
+            pool("a", gpu("x", memory="8Gi", taint="broken")),
+            claim("mine", request(BIG)),
+        )
+        assert about.nearest == ()
+        assert about.notes == (
+            "not every change, or pair of changes, was tried: there are too many",
+        )
+
+
+def test_how_many_different_values_there_are_is_told_for_a_distinct_attribute():
+    about = explain(
+        "claim/mine",
+        pool("a", gpu("x", root="r0"), gpu("y", root="r0"), gpu("z", root="r1")),
+        held("theirs", "a/z"),
+        claim(
+            "mine",
+            request(count=3),
+            constraints=[{"distinctAttribute": "gpu.example.com/root"}],
+        ),
+    )
+    assert about.groups == (
+        (
+            "node a: free devices have 1 different values of root, 2 with those in use; "
+            "the claim needs 3"
+        ),
+    )
+
+
+def test_a_version_in_which_devices_agree_is_told_as_it_is_written():
+    old = gpu("x")
+    old["attributes"] = {"capability": {"version": "9.0.0"}}
+    about = explain(
+        "claim/mine",
+        pool("a", old),
+        claim(
+            "mine",
+            request(count=2),
+            constraints=[{"matchAttribute": "gpu.example.com/capability"}],
+        ),
+    )
+    assert about.groups == (
+        (
+            'node a: 1 of 1 devices with capability "9.0.0" are free; '
+            "the claim needs 2 with one capability"
+        ),
+    )
+
+
+def test_of_a_claim_with_many_pods_some_are_named():
+    pods = tuple(f"p{index}" for index in range(256))
+    found = changes(pool("a", gpu("x")), held("theirs", "a/x", pods=pods), claim("mine"))
+    assert found == ["free once pods p0, p1, p2, p3 and 252 more end (claim default/theirs)"]
+
+
+def test_what_helps_on_one_of_two_nodes_that_look_alike_so_far_is_told():
+    """Both devices fall at the selector; only of one is that all."""
+    found = explain(
+        "claim/mine",
+        pool("a", gpu("x", memory="8Gi", taint="broken")),
+        pool("b", gpu("x", memory="8Gi")),
+        claim("mine", request(BIG)),
+    )
+    assert [report.nodes for report in found.reports] == [("a", "b")]
+    assert [(miss.node, miss.together) for miss in found.nearest] == [("b", 1)]
