@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import device_hurdles, explaining, granted
+from dra_driver.logic import device_hurdles, explaining, granted, problems
 
 MOST = 10
 """Entries of a list that a table or paragraph shows; JSON has all."""
@@ -80,17 +80,17 @@ def _list(title: str, lines: Sequence[str], screen: terminal.Terminal, *, most: 
         screen.say("")
 
 
-def _problem(problem: explaining.Problem) -> list[str]:
+def _problem(problem: problems.Problem) -> list[str]:
     lines = [problem.message]
     if problem.expression:
         lines += problem.expression.splitlines()
         if problem.column is not None and problem.line is not None:
             at = len(lines) - len(problem.expression.splitlines()) + problem.line
             lines.insert(at, " " * (problem.column - 1) + "^")
+    if problem.guarded:
+        lines += ["some devices have it and others lack it: write", *problem.guarded.splitlines()]
     if problem.elsewhere:
         lines += ["devices have:", *problem.elsewhere]
-    if problem.guarded:
-        lines += ["if some devices lack it, write:", *problem.guarded.splitlines()]
     return lines
 
 

@@ -12,7 +12,14 @@ MAX_RESULTS = 32
 
 
 class Aborted(errors.Rejected):
-    """An error that stops the allocation for the pod on every node, as the scheduler has it."""
+    """An error that stops the allocation for the pod on every node, as the scheduler has it.
+
+    `driver` is that of the device which an expression failed on; empty where there is none.
+    """
+
+    def __init__(self, message: str, driver: str = "") -> None:
+        super().__init__(message)
+        self.driver = driver
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -17,12 +17,12 @@ from dra_driver.logic import (
     empty_classes,
     granted,
     hurdles,
-    misnamed,
     nearest_miss,
     placing,
-    selection,
+    problems,
     snapshots,
     targets,
+    unknown_names,
 )
 from dra_driver.model import claims, nodes, slices
 
@@ -71,22 +71,6 @@ class Option:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
-    """An error that stops the pod on every node; of an expression, with its place and remedies.
-
-    `guarded` asks for an attribute before it reads it, `elsewhere` are paths where devices have
-    one of that name.
-    """
-
-    message: str
-    expression: str = ""
-    line: int | None = None
-    column: int | None = None
-    guarded: str = ""
-    elsewhere: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
     """The answer for one target; what does not concern its verdict is empty.
 
@@ -101,7 +85,7 @@ class Explanation:
     reports: tuple[Report, ...] = ()
     nearest: tuple[nearest_miss.Miss, ...] = ()
     groups: tuple[str, ...] = ()
-    problem: Problem | None = None
+    problem: problems.Problem | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -119,13 +103,14 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
     if not pending and (target.pod is None or target.node):
         return about
     if target.blocked:
-        problem = Problem("; ".join(target.blocked))
+        problem = problems.Problem("; ".join(target.blocked))
         return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=problem)
     try:
         plan = demand.plan(pending, snapshot.classes)
         return _decided(about, _Search(target, plan, snapshot), done=not pending)
     except demand.Aborted as error:
-        return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=_problem(error, snapshot))
+        problem = problems.of(error, snapshot)
+        return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=problem)
 
 
 def _unready(target: targets.Target) -> Iterator[str]:
@@ -153,7 +138,10 @@ def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanatio
     return dataclasses.replace(
         about,
         verdict=DOES_NOT_FIT,
-        reasons=tuple(empty_classes.told(search.plan, search.snapshot)),
+        reasons=(
+            *empty_classes.told(search.plan, search.snapshot),
+            *unknown_names.told(search.plan, search.snapshot),
+        ),
         reports=reports,
         nearest=nearest,
         groups=nearest_miss.groups(search.plan, unlike),
@@ -345,13 +333,3 @@ def _signature(spot: changes.Spot) -> object:
         for want, fallen in spot.falls.items()
         for group in device_hurdles.grouped(fallen)
     )
-
-
-def _problem(error: demand.Aborted, snapshot: snapshots.Snapshot) -> Problem:
-    cause = error.__cause__
-    if not isinstance(cause, selection.SelectorError):
-        return Problem(str(error))
-    guarded = cause.guarded if isinstance(cause, selection.EvaluationError) else None
-    everything = (c for node in snapshot.nodes for c in snapshot.inventory.seen(node).candidates)
-    elsewhere = misnamed.elsewhere(cause.problem, everything)
-    return Problem(str(error), cause.expression, cause.line, cause.column, guarded or "", elsewhere)

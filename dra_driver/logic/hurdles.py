@@ -89,7 +89,8 @@ def _first_false(
             if not selector.matches(candidate.device, candidate.id.driver):
                 return selector
         except selection.EvaluationError as error:
-            raise demand.Aborted(f"{want}, {where}, device {candidate.id}: {error}") from error
+            told = f"{want}, {where}, device {candidate.id}: {error}"
+            raise demand.Aborted(told, candidate.id.driver) from error
     return None
 
 

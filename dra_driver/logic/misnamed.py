@@ -63,8 +63,6 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 Of AMD's, Intel's and the example driver, HAMi, Volcano, and the labels of GPU feature discovery.
 """
 
-_NO_SUCH_KEY = re.compile(r"no such key: (.+)", re.DOTALL)
-
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Those of the `known` names that may be meant by one that is not known, sorted.
@@ -88,22 +86,19 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def elsewhere(problem: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ...]:
-    """Paths to read instead, after the run-time error `no such key: NAME`; see `nearest`."""
-    missing = _NO_SUCH_KEY.fullmatch(problem)
-    if missing is None:
-        return ()
-    paths: dict[str, set[str]] = {}
+def paths(name: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ...]:
+    """Where devices have what may be meant by a name, as an expression reads it."""
+    found: dict[str, set[str]] = {}
     for candidate in candidates:
         for table, names in (
             ("attributes", candidate.device.attributes),
             ("capacity", candidate.device.capacity),
         ):
             for qualified in names:
-                domain, _, name = qualified.rpartition("/")
-                path = f"device.{table}[{json.dumps(domain or candidate.id.driver)}].{name}"
-                paths.setdefault(name, set()).add(path)
-    return tuple(path for name in nearest(missing[1], paths) for path in sorted(paths[name]))
+                domain, _, own = qualified.rpartition("/")
+                path = f"device.{table}[{json.dumps(domain or candidate.id.driver)}].{own}"
+                found.setdefault(own, set()).add(path)
+    return tuple(path for each in nearest(name, found) for path in sorted(found[each]))
 
 
 def _folded(name: str) -> str:

@@ -48,10 +48,15 @@ class EvaluationError(SelectorError):
     """The expression met a device that it has no answer for."""
 
     @property
+    def missing(self) -> str | None:
+        """The name that the device lacks, if that is what is wrong."""
+        match = _NO_SUCH_KEY.fullmatch(self.problem)
+        return match[1] if match else None
+
+    @property
     def guarded(self) -> str | None:
         """The expression to write instead, if an attribute or a capacity is missing."""
-        missing = _NO_SUCH_KEY.fullmatch(self.problem)
-        return guarded(self.expression, missing[1]) if missing else None
+        return guarded(self.expression, self.missing) if self.missing is not None else None
 
 
 class Selector:

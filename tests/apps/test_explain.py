@@ -123,12 +123,15 @@ def test_an_error_in_an_expression_is_pointed_at(explain, fleet, write):
     assert lines[at + 1].index("^") == lines[at].index("nope")
 
 
-def test_a_missing_attribute_is_shown_with_the_guard(explain, fleet, write):
-    text = "device.attributes['gpu.example.com'].nope == 1"
-    status, out, _ = explain("-f", write("bad.yaml", claim("bad", request(text))), *fleet)
+def test_an_attribute_that_some_devices_lack_is_shown_with_the_guard(explain, write):
+    text = "device.attributes['gpu.example.com'].numaNode == 1"
+    saved = write("saved.yaml", pool("a", gpu("x"), gpu("y", numaNode=1)), device_class())
+    status, out, _ = explain(
+        "-f", write("bad.yaml", claim("bad", request(text))), "--slices", saved
+    )
     assert status == 2
-    guarded = f'"nope" in device.attributes["gpu.example.com"] && {text}'
-    assert f"if some devices lack it, write:\n  {guarded}\n" in out
+    guarded = f'"numaNode" in device.attributes["gpu.example.com"] && {text}'
+    assert f"some devices have it and others lack it: write\n  {guarded}\n" in out
 
 
 def test_many_different_nodes_are_cut_in_tables(explain, write):

@@ -220,14 +220,31 @@ class TestThatTheSchedulerDoesNotLookAt:
 
 
 class TestWithErrors:
-    def test_a_missing_attribute_is_told_with_the_guarded_expression(self):
-        text = f'{A}.nope == "x"'
-        about = explain("claim/mine", pool("a", gpu("x")), claim("mine", request(text)))
+    def test_an_attribute_that_some_devices_lack_is_told_with_the_guarded_expression(self):
+        text = f'{A}.numaNode == "x"'
+        scene = pool("a", gpu("x"), gpu("y", numaNode=0))
+        about = explain("claim/mine", scene, claim("mine", request(text)))
         assert about.verdict == explaining.DOES_NOT_FIT
         assert about.problem.expression == text
-        assert about.problem.guarded == f'"nope" in {A} && {text}'
+        assert about.problem.guarded == f'"numaNode" in {A} && {text}'
+        assert about.problem.elsewhere == ()
         assert "device gpu.example.com/a/x" in about.problem.message
-        assert (about.problem.line, about.problem.column) == (1, text.index("nope") + 1)
+        assert (about.problem.line, about.problem.column) == (1, text.index("numaNode") + 1)
+
+    def test_an_attribute_that_no_device_has_is_not_to_be_asked_for_first(self):
+        about = explain(
+            "claim/mine", pool("a", gpu("x", productName="T4")), claim("mine", request(f"{A}.nope"))
+        )
+        assert about.problem.guarded == ""
+        assert about.problem.message.endswith(
+            "no such key: nope. No device of driver gpu.example.com has it"
+        )
+
+    def test_what_devices_of_another_driver_have_is_no_help(self):
+        nic = pool("b", gpu("x", model="cx7"), driver="nic.example.com")
+        scene = [pool("a", gpu("x", productName="T4")), nic, node("a"), node("b"), device_class()]
+        about = explain("claim/mine", *scene, claim("mine", request(f"{A}.model")))
+        assert about.problem.elsewhere == (f"{A}.productName",)
 
     @pytest.mark.parametrize(
         ("read", "path"),
