@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import device_hurdles, explaining, granted, problems
+from dra_driver.logic import device_hurdles, explaining, granted, node_reports, problems
 
 MOST = 10
 """Entries of a list that a table or paragraph shows; JSON has all."""
@@ -15,6 +15,7 @@ MOST_TABLES = 20
 
 _STYLES = {
     explaining.ALLOCATED: "green",
+    explaining.UNUSABLE: "red",
     explaining.FITS: "green",
     explaining.DOES_NOT_FIT: "red",
 }
@@ -36,6 +37,7 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     style = _STYLES[about.verdict]
     screen.block(terminal.Block(((f"{about.target}: ", "bold"), (about.verdict, style)), ()))
     screen.say("")
+    _list("The scheduler does not look for devices", about.blocked, screen)
     if about.problem is not None:
         _list("Stopped on every node by an error", _problem(about.problem), screen, most=100)
     _list("On every node", about.reasons, screen)
@@ -43,6 +45,8 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
         screen.table(_granted(about.allocated))
         unknown = any(item.prepared == granted.UNKNOWN for item in about.allocated)
         _list("Prepared or not", [granted.UNKNOWN] if unknown else [], screen)
+    _list("In the way", [f"{one}" for one in about.in_the_way if one.stops], screen)
+    _list("To know", [f"{one}" for one in about.in_the_way if not one.stops], screen)
     if about.options:
         screen.table(_options(about.options))
         _list("Why these", _reasons(about.options[0]), screen)
@@ -68,7 +72,7 @@ def _nearest(about: explaining.Explanation, screen: terminal.Terminal) -> None:
         )
     elif about.nearest:
         _list("Would fit now with any one of these, the smallest change first", misses, screen)
-    elif about.verdict == explaining.DOES_NOT_FIT and about.problem is None:
+    elif about.reports:
         screen.say("No change that was tried would make it fit, and no two of them together.")
         screen.say("")
 
@@ -168,7 +172,7 @@ def _summary(groups: Iterable[device_hurdles.Group]) -> str:
     return ", ".join(told)
 
 
-def _report(report: explaining.Report, screen: terminal.Terminal) -> None:
+def _report(report: node_reports.Report, screen: terminal.Terminal) -> None:
     names = ", ".join(report.nodes[:MOST])
     more = f" and {len(report.nodes) - MOST} more" if len(report.nodes) > MOST else ""
     title = f"Node{'s' if len(report.nodes) > 1 else ''} {names}{more}"
@@ -194,7 +198,7 @@ def _filled(title: str, rows: Sequence[Sequence[terminal.Cell]]) -> terminal.Tab
     )
 
 
-def _rows(request: explaining.Request) -> Iterator[Sequence[terminal.Cell]]:
+def _rows(request: node_reports.Request) -> Iterator[Sequence[terminal.Cell]]:
     wanted = "all" if request.wanted is None else request.wanted
     head = f"{request.request} ({wanted} of {request.seen})"
     if not request.groups:

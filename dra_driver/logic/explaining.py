@@ -4,7 +4,6 @@ Read-only, and as the structured allocator of Kubernetes 1.36 decides; of the no
 real scheduler takes one by scores that are not worked out here.
 """
 
-import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -16,8 +15,10 @@ from dra_driver.logic import (
     device_hurdles,
     empty_classes,
     granted,
+    hindrances,
     hurdles,
     nearest_miss,
+    node_reports,
     placing,
     problems,
     snapshots,
@@ -27,27 +28,7 @@ from dra_driver.logic import (
 from dra_driver.model import claims, nodes, slices
 
 ALLOCATED, FITS, DOES_NOT_FIT = "allocated", "fits", "does not fit"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Request:
-    """Where the devices that a node sees fall for a request; `wanted` is None for All."""
-
-    claim: str
-    request: str
-    wanted: int | None
-    seen: int
-    groups: tuple[device_hurdles.Group, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """Nodes on which the same holds. `obstacle` is why they do not take the pod at all."""
-
-    nodes: tuple[str, ...]
-    obstacle: str = ""
-    requests: tuple[Request, ...] = ()
-    defects: tuple[str, ...] = ()
+UNUSABLE = "allocated, with problems"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,15 +55,17 @@ class Option:
 class Explanation:
     """The answer for one target; what does not concern its verdict is empty.
 
-    `reasons` hold on every node.
+    `blocked` is why the scheduler does not look for devices; `reasons` hold on every node.
     """
 
     target: str
     verdict: str
+    blocked: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     allocated: tuple[granted.Granted, ...] = ()
+    in_the_way: tuple[hindrances.Hindrance, ...] = ()
     options: tuple[Option, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[node_reports.Report, ...] = ()
     nearest: tuple[nearest_miss.Miss, ...] = ()
     groups: tuple[str, ...] = ()
     problem: problems.Problem | None = None
@@ -98,13 +81,31 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
         for each in granted.of(body, snapshot)
     )
     pending = [claim for claim in target.claims if claim.allocation is None]
-    notes = (*snapshot.notes, *target.notes, *_unready(target))
-    about = Explanation(target.title, ALLOCATED, allocated=has, notes=notes)
+    about = Explanation(
+        target.title,
+        ALLOCATED,
+        allocated=has,
+        in_the_way=tuple(
+            each for body in target.bodies for each in hindrances.of(body, snapshot, target.node)
+        ),
+        notes=(*snapshot.notes, *target.notes, *_unready(target)),
+    )
+    about = _placed(about, target, pending, snapshot)
+    hindered = about.verdict != DOES_NOT_FIT and any(one.stops for one in about.in_the_way)
+    return dataclasses.replace(about, verdict=UNUSABLE) if hindered else about
+
+
+def _placed(
+    about: Explanation,
+    target: targets.Target,
+    pending: Sequence[claims.ResourceClaim],
+    snapshot: snapshots.Snapshot,
+) -> Explanation:
+    """With what becomes of claims that have no devices yet, and of a pod that has no node."""
     if not pending and (target.pod is None or target.node):
         return about
     if target.blocked:
-        problem = problems.Problem("; ".join(target.blocked))
-        return dataclasses.replace(about, verdict=DOES_NOT_FIT, problem=problem)
+        return dataclasses.replace(about, verdict=DOES_NOT_FIT, blocked=target.blocked)
     try:
         plan = demand.plan(pending, snapshot.classes)
         return _decided(about, _Search(target, plan, snapshot), done=not pending)
@@ -129,8 +130,8 @@ def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanatio
         verdict = ALLOCATED if done else FITS
         return dataclasses.replace(about, verdict=verdict, options=() if done else options)
     spots = search.spots()
-    reports = (*search.barred(), *_reports(spots, search))
-    unlike = _unlike(spots)
+    reports = (*search.barred(), *node_reports.of(spots, search.plan, search.defects))
+    unlike = node_reports.unlike(spots)
     nearest, complete = _nearest(search, unlike)
     notes = about.notes
     if not complete:
@@ -194,12 +195,14 @@ class _Search:
         """Where devices fall on each node that may run the pod."""
         return [self._spot(node) for node in self.open]
 
-    def barred(self) -> tuple[Report, ...]:
+    def barred(self) -> tuple[node_reports.Report, ...]:
         """The nodes that do not take the pod, by reason."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in sorted(self._obstacles.items()):
             by_reason.setdefault(reason, []).append(name)
-        return tuple(Report(tuple(names), reason) for reason, names in by_reason.items())
+        return tuple(
+            node_reports.Report(tuple(names), reason) for reason, names in by_reason.items()
+        )
 
     def elsewhere(self) -> tuple[nearest_miss.Miss, ...]:
         """For each reason the first node that has the devices and does not take the pod."""
@@ -278,58 +281,3 @@ def _obstacle(target: targets.Target, node: nodes.Node) -> str | None:
         if selector is not None and not nodes.matches(selector, node):
             return f"node(s) cannot use the devices that claim {claim.ref.name} has"
     return None
-
-
-def _reports(spots: Sequence[changes.Spot], search: _Search) -> list[Report]:
-    """One for all nodes that are alike, with the devices and holders of all of them."""
-    alike: dict[object, list[changes.Spot]] = {}
-    for spot in spots:
-        alike.setdefault((_signature(spot), search.defects(spot.node)), []).append(spot)
-    return [
-        Report(
-            nodes=tuple(spot.node.name for spot in members),
-            requests=tuple(
-                _request(item.claim, want, members) for item in search.plan for want in item.wants
-            ),
-            defects=search.defects(members[0].node),
-        )
-        for members in alike.values()
-    ]
-
-
-def _request(
-    claim: claims.ResourceClaim, want: demand.Want, alike: Sequence[changes.Spot]
-) -> Request:
-    fallen = [fall for spot in alike for fall in spot.falls[want]]
-    return Request(
-        claim=f"{claim.ref.namespace}/{claim.ref.name}",
-        request=want.name,
-        wanted=want.spec.count,
-        seen=len(fallen),
-        groups=device_hurdles.grouped(fallen),
-    )
-
-
-def _unlike(spots: Sequence[changes.Spot]) -> list[changes.Spot]:
-    """One of each kind of node: what would help on it would help on those that are alike."""
-    return list({_kind(spot): spot for spot in reversed(spots)}.values())[::-1]
-
-
-def _kind(spot: changes.Spot) -> object:
-    """Equal for nodes whose devices fall alike, also once what stops them now is gone."""
-    return frozenset(
-        collections.Counter(
-            (want.name, fall.kind, fall.detail, *changes.beyond(want, fall))
-            for want, fallen in spot.falls.items()
-            for fall in fallen
-        ).items()
-    )
-
-
-def _signature(spot: changes.Spot) -> object:
-    """Equal for nodes on which as many devices fall at the same hurdles with the same values."""
-    return tuple(
-        (want.name, group.count, group.hurdle, group.reason, group.values)
-        for want, fallen in spot.falls.items()
-        for group in device_hurdles.grouped(fallen)
-    )

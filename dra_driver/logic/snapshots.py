@@ -70,6 +70,8 @@ class Snapshot:
     """What was missing or could not be read, and what was assumed instead."""
     slice_notes: tuple[str, ...]
     """Those of the notes that are about slices."""
+    nodes_given: bool
+    """Whether Nodes were read, so that one which is missing does not exist."""
 
 
 def normalized(body: Json, namespace: str) -> Json:
@@ -153,6 +155,7 @@ def of(bodies: Iterable[Json]) -> Snapshot:
         },
         notes=tuple(notes),
         slice_notes=tuple(slice_notes),
+        nodes_given=bool(by_kind["Node"]),
     )
 
 

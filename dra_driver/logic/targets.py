@@ -136,22 +136,46 @@ def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
 
 
 def _blocked(pod: placing.Pod, body: Json, bodies: Iterable[Json]) -> Iterator[str]:
-    gates = (body.get("spec") or {}).get("schedulingGates") or ()
-    if gates:
-        names = ", ".join(gate["name"] for gate in gates)
-        yield f"the pod has scheduling gates ({names}): it waits until they are removed"
+    if (reason := _pod_blocked(body)) is not None:
+        yield reason
     of_template = {item.claim for item in pod.claims if item.template is not None}
     for claim in bodies:
         metadata, status = claim["metadata"], claim.get("status") or {}
         name = f"claim {_name(claim)}"
-        if "deletionTimestamp" in metadata:
-            yield f"{name} is being deleted: delete the pod too, or wait for a new claim"
+        yield from _claim_blocked(claim)
         owners = [owner["uid"] for owner in metadata.get("ownerReferences") or ()]
         if metadata["name"] in of_template and pod.uid not in owners:
             yield f"{name} was not made for this pod: rename or delete it"
         users = [user["uid"] for user in status.get("reservedFor") or ()]
         if pod.uid not in users and len(users) >= placing.MAX_CONSUMERS:
             yield f"{name} is in use by {len(users)} pods, the most allowed: make another claim"
+
+
+def _pod_blocked(body: Json) -> str | None:
+    """Why no scheduler looks for devices of a pod whose claims have none."""
+    spec, gates = body.get("spec") or {}, (body.get("spec") or {}).get("schedulingGates") or ()
+    if placing.is_finished(body):
+        phase = body["status"]["phase"]
+        return f"the pod has ended ({phase}): its claims are given back, and it gets no others"
+    if "deletionTimestamp" in body["metadata"]:
+        return "the pod is being deleted: it gets no devices any more"
+    if node := spec.get("nodeName"):
+        return (
+            f"the pod was bound to node {node} by hand (spec.nodeName), past the scheduler, which "
+            "gives devices: take that out of the pod, and write a nodeSelector in its place"
+        )
+    if gates:
+        names = ", ".join(gate["name"] for gate in gates)
+        return f"the pod has scheduling gates ({names}): it waits until they are removed"
+    return None
+
+
+def _claim_blocked(claim: Json) -> Iterator[str]:
+    if "deletionTimestamp" in claim["metadata"]:
+        yield (
+            f"claim {_name(claim)} is being deleted: it gets no devices any more. A pod that names "
+            "it waits for another of that name, one with a template gets another"
+        )
 
 
 def _claim(snapshot: snapshots.Snapshot, pod: placing.Pod, item: placing.PodClaim) -> Json:
@@ -180,7 +204,13 @@ def _made(template: Json, name: str) -> Json:
 
 
 def _of_claim(body: Json) -> Target:
-    return Target(f"claim {_name(body)}", None, (claims.parse(body),), (body,))
+    return Target(
+        title=f"claim {_name(body)}",
+        pod=None,
+        claims=(claims.parse(body),),
+        bodies=(body,),
+        blocked=tuple(_claim_blocked(body)),
+    )
 
 
 def _name(body: Json) -> str:

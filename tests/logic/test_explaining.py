@@ -18,7 +18,7 @@ from explain_scene import (
     wanted,
 )
 
-from dra_driver.logic import explaining
+from dra_driver.logic import explaining, node_reports
 
 BIG = f"{C}.memory.compareTo(quantity('16Gi')) >= 0"
 SAME_NUMA = {"matchAttribute": "gpu.example.com/numa"}
@@ -155,7 +155,7 @@ class TestThatDoNotFit:
         )
         assert about.verdict == explaining.DOES_NOT_FIT
         reason = "node(s) had untolerated taint {maintenance}"
-        assert about.reports == (explaining.Report(("a",), reason),)
+        assert about.reports == (node_reports.Report(("a",), reason),)
         assert [miss.change for miss in about.nearest] == [
             f"node a has the devices, but does not take the pod: {reason}"
         ]
@@ -168,7 +168,7 @@ class TestThatDoNotFit:
             claim("mine"),
             pod("train", claims={"gpu": "mine"}),
         )
-        assert about.reports == (explaining.Report(("a",), "node(s) were unschedulable"),)
+        assert about.reports == (node_reports.Report(("a",), "node(s) were unschedulable"),)
         assert about.nearest == ()
 
     def test_claims_on_different_nodes_are_told(self):
@@ -192,14 +192,43 @@ class TestThatTheSchedulerDoesNotLookAt:
 
     def problem(self, *bodies):
         about = explain("pod/train", self.SLICE, *bodies)
-        assert about.verdict == explaining.DOES_NOT_FIT
-        return about.problem.message
+        assert (about.verdict, about.problem) == (explaining.DOES_NOT_FIT, None)
+        (told,) = about.blocked
+        return told
 
     def test_a_pod_with_a_scheduling_gate(self):
         gated = pod("train", claims={"gpu": "mine"}, schedulingGates=[{"name": "quota"}])
         assert self.problem(claim("mine"), gated) == (
             "the pod has scheduling gates (quota): it waits until they are removed"
         )
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_a_pod_that_has_ended(self, phase):
+        ended = pod("train", claims={"gpu": "mine"}) | {"status": {"phase": phase}}
+        assert self.problem(claim("mine"), ended) == (
+            f"the pod has ended ({phase}): its claims are given back, and it gets no others"
+        )
+
+    def test_a_pod_that_is_being_deleted(self):
+        leaving = pod("train", claims={"gpu": "mine"})
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert self.problem(claim("mine"), leaving) == (
+            "the pod is being deleted: it gets no devices any more"
+        )
+
+    def test_a_pod_that_was_bound_by_hand(self):
+        bound = pod("train", templates={"gpu": "t"}, nodeName="a")
+        assert self.problem(template("t"), bound) == (
+            "the pod was bound to node a by hand (spec.nodeName), past the scheduler, which gives "
+            "devices: take that out of the pod, and write a nodeSelector in its place"
+        )
+
+    def test_a_claim_alone_that_is_being_deleted(self):
+        leaving = claim("mine")
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        about = explain("claim/mine", self.SLICE, leaving)
+        assert about.verdict == explaining.DOES_NOT_FIT
+        assert about.blocked[0].startswith("claim default/mine is being deleted")
 
     def test_a_claim_that_is_being_deleted(self):
         leaving = claim("mine")
