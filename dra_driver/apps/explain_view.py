@@ -136,7 +136,9 @@ def _config(item: granted.Granted) -> str:
 def _options(options: Sequence[explaining.Option]) -> terminal.Table:
     rows: list[Sequence[terminal.Cell]] = []
     for option in options[:MOST]:
-        for index, pick in enumerate(option.picks or (explaining.Pick("", "", "no device"),)):
+        served = [explaining.Pick("", name, "from the device plugin") for name in option.served]
+        nothing = explaining.Pick("", "", "no device")
+        for index, pick in enumerate((*option.picks, *served) or (nothing,)):
             head = "" if index else option.node
             choice: terminal.Cell = ("first choice", "green") if option.first else ""
             rows.append((head, "" if index else choice, pick.claim, pick.request, pick.device))

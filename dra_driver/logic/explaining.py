@@ -13,7 +13,9 @@ from dra_driver.logic import (
     changes,
     demand,
     device_hurdles,
+    device_plugins,
     empty_classes,
+    extended_resources,
     granted,
     hindrances,
     hurdles,
@@ -43,12 +45,16 @@ class Pick:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """A node that fits; `score` is how well it meets `firstAvailable` lists."""
+    """A node that fits; `score` is how well it meets `firstAvailable` lists.
+
+    `served` are extended resources that a device plugin of the node gives, without a claim.
+    """
 
     node: str
     first: bool
     score: int
     picks: tuple[Pick, ...]
+    served: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -169,10 +175,13 @@ class _Search:
     ) -> None:
         self.plan = plan
         self.snapshot = snapshot
+        self._target = target
+        serving = {node.name: device_plugins.of(target, node, snapshot) for node in snapshot.nodes}
+        self._served = {name: one.resources for name, one in serving.items()}
         self._obstacles = {
             node.name: obstacle
             for node in snapshot.nodes
-            if (obstacle := _obstacle(target, node)) is not None
+            if (obstacle := _obstacle(target, node) or serving[node.name].obstacle) is not None
         }
 
     @property
@@ -182,24 +191,36 @@ class _Search:
 
     def options(self) -> tuple[Option, ...]:
         """The nodes that fit, the first choice first."""
-        found = [(node, out) for node in self.open if (out := self._allocate(node)).allocations]
-        if not self.plan:
-            found = [(node, allocation.Outcome(())) for node in self.open]
+        found = [
+            (node, outcome)
+            for node in self.open
+            if (outcome := self._allocate(node)).allocations is not None
+        ]
         found.sort(key=lambda entry: -entry[1].score)
         return tuple(
-            Option(node.name, not index, outcome.score, self._picks(node, outcome, not index))
+            Option(
+                node.name,
+                not index,
+                outcome.score,
+                self._picks(node, outcome, not index),
+                tuple(sorted(self._served[node.name])),
+            )
             for index, (node, outcome) in enumerate(found)
         )
 
     def spots(self) -> list[changes.Spot]:
-        """Where devices fall on each node that may run the pod."""
-        return [self._spot(node) for node in self.open]
+        """Where devices fall on each node that may run the pod, and has none from elsewhere."""
+        return [self._spot(node) for node in self.open if not self._served[node.name]]
 
     def barred(self) -> tuple[node_reports.Report, ...]:
         """The nodes that do not take the pod, by reason."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in sorted(self._obstacles.items()):
             by_reason.setdefault(reason, []).append(name)
+        for node in self.open:
+            if served := self._served[node.name]:
+                reason = f"{', '.join(sorted(served))} from its device plugin, and no devices else"
+                by_reason.setdefault(reason, []).append(node.name)
         return tuple(
             node_reports.Report(tuple(names), reason) for reason, names in by_reason.items()
         )
@@ -223,9 +244,20 @@ class _Search:
         seen = self.snapshot.inventory.pools(node)
         return tuple(f"pool {pool} is {pool.defect}" for pool in seen if pool.defect)
 
+    def _plan(self, node: nodes.Node) -> demand.Plan:
+        """What is asked for as a claim there."""
+        served, pod = self._served[node.name], self._target.extended
+        if not served or pod is None:
+            return self.plan
+        pending = [item.claim for item in self.plan[:-1]]
+        left = extended_resources.claim(pod, self.snapshot.extended, served)
+        return demand.plan(
+            [*pending, *([claims.parse(left)] if left else [])], self.snapshot.classes
+        )
+
     def _allocate(self, node: nodes.Node) -> allocation.Outcome:
         return allocation.allocate(
-            self.plan,
+            self._plan(node),
             node=node,
             inventory=self.snapshot.inventory,
             in_use=self.snapshot.in_use,
@@ -233,19 +265,20 @@ class _Search:
         )
 
     def _spot(self, node: nodes.Node) -> changes.Spot:
-        state = changes.State(self.plan, self.snapshot.in_use)
+        state = changes.State(self._plan(node), self.snapshot.in_use)
         return state.spot(node, self.snapshot)
 
     def _picks(
         self, node: nodes.Node, outcome: allocation.Outcome, with_reasons: bool
     ) -> tuple[Pick, ...]:
         falls = self._spot(node).falls if with_reasons else {}
+        fallen = {(want.claim.ref.uid, want.name): found for want, found in falls.items()}
         picks: list[Pick] = []
         taken: set[slices.DeviceId] = set()
-        for item, given in zip(self.plan, outcome.allocations or (), strict=True):
-            wants = {want.name: want for want in item.wants}
+        for item, given in zip(self._plan(node), outcome.allocations or (), strict=True):
             for result in given.results:
-                before = _before(falls.get(wants[result.request], ()), result.device, taken)
+                listed = fallen.get((item.claim.ref.uid, result.request), ())
+                before = _before(listed, result.device, taken)
                 name = f"{item.claim.ref.namespace}/{item.claim.ref.name}"
                 groups = device_hurdles.grouped(before)
                 picks.append(Pick(name, result.request, f"{result.device}", groups))

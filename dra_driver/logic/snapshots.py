@@ -2,12 +2,12 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from dra_driver import errors
 from dra_driver.logic import classes as own_classes
-from dra_driver.logic import placing, pools, usage
+from dra_driver.logic import extended_resources, placing, pools, usage
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]
@@ -17,6 +17,8 @@ Key = tuple[str, str]
 GROUP = "resource.k8s.io/"
 DRIVER = "gpu.nvidia.com"
 """Whose classes stand in where a snapshot has none."""
+EXTENDED_RESOURCE = "nvidia.com/gpu"
+"""What its class of whole GPUs serves, as the chart makes it."""
 
 MOST_PODS = 4
 """Pods of a claim that a message names."""
@@ -70,6 +72,8 @@ class Snapshot:
     """What was missing or could not be read, and what was assumed instead."""
     slice_notes: tuple[str, ...]
     """Those of the notes that are about slices."""
+    extended: extended_resources.Classes
+    """Which classes serve extended resources."""
     nodes_given: bool
     """Whether Nodes were read, so that one which is missing does not exist."""
 
@@ -155,6 +159,7 @@ def of(bodies: Iterable[Json]) -> Snapshot:
         },
         notes=tuple(notes),
         slice_notes=tuple(slice_notes),
+        extended=_extended(by_kind["DeviceClass"].values()),
         nodes_given=bool(by_kind["Node"]),
     )
 
@@ -181,6 +186,13 @@ def _classes(bodies: Iterable[Json], notes: list[str]) -> Mapping[str, claims.De
         }
         notes.append(f"no DeviceClasses were given: assumed are {', '.join(sorted(found))}")
     return found
+
+
+def _extended(bodies: Collection[Json]) -> extended_resources.Classes:
+    if bodies:
+        return extended_resources.classes(bodies)
+    names = {body["metadata"]["name"] for body in own_classes.device_classes(DRIVER)}
+    return extended_resources.Classes({EXTENDED_RESOURCE: DRIVER}, names)
 
 
 def _nodes(

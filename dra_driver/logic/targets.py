@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.logic import placing, snapshots
+from dra_driver.logic import extended_resources, placing, snapshots
 from dra_driver.model import claims
 
 Json = dict[str, Any]
@@ -15,7 +15,8 @@ Json = dict[str, Any]
 class Target:
     """Claims that are allocated together; `bodies` as the API has them.
 
-    `pod` is None for a claim that is explained alone: then every node may take it.
+    `pod` is None for a claim that is explained alone: then every node may take it. `extended` is
+    the pod as the API has it if the last of the claims is one that the scheduler has yet to make.
     """
 
     title: str
@@ -25,6 +26,7 @@ class Target:
     notes: tuple[str, ...] = ()
     node: str = ""
     """Where the pod runs, if it does."""
+    extended: Json | None = None
     blocked: tuple[str, ...] = ()
     """Why the scheduler does not even look for devices."""
 
@@ -70,7 +72,7 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
     """
     listed = list(bodies)
     pods = [pod for body in listed if (pod := _pod(body)) is not None]
-    found = [_of_pod(snapshot, pod) for pod in pods if pod["spec"].get("resourceClaims")]
+    found = [_of_pod(snapshot, pod) for pod in pods if _has_claims(snapshot, pod)]
     used = {name for pod in pods for name in _names(pod)}
     for body in listed:
         name = (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
@@ -83,10 +85,17 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
             found.append(dataclasses.replace(_of_claim(made), title=f"template {_name(body)}"))
     if not found:
         raise errors.Rejected(
-            "the manifest has no pod with spec.resourceClaims, no ResourceClaim and no "
-            "ResourceClaimTemplate: there is nothing to explain"
+            "the manifest has no pod with spec.resourceClaims or an extended resource that a "
+            "DeviceClass serves, no ResourceClaim and no ResourceClaimTemplate: there is nothing "
+            "to explain"
         )
     return tuple(found)
+
+
+def _has_claims(snapshot: snapshots.Snapshot, pod: Json) -> bool:
+    return bool(
+        pod["spec"].get("resourceClaims") or extended_resources.claim(pod, snapshot.extended)
+    )
 
 
 def _pod(body: Json) -> Json | None:
@@ -113,26 +122,77 @@ def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
 def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
     pod = placing.parse(body)
     kind = body.get("kind", "Pod").lower()
-    bodies = [_claim(snapshot, pod, item) for item in pod.claims]
-    if not bodies:
-        raise errors.Rejected(
-            f"{kind} {pod.namespace}/{pod.name} has no spec.resourceClaims: "
-            "there is nothing to explain"
-        )
-    notes = [
-        f"containers ask for {name}: extended resources are not explained, only resourceClaims"
-        for name in pod.extended_resources
-    ]
     title = f"{kind} {pod.namespace}/{pod.name}"
+    node = str((body.get("spec") or {}).get("nodeName") or "")
+    named = [_claim(snapshot, pod, item) for item in pod.claims]
+    special = _special(snapshot, body)
+    made = None if special or node else extended_resources.claim(body, snapshot.extended)
+    bodies = [*named, *(each for each in (special, made) if each is not None)]
+    if not bodies and not (node and pod.extended_resources):
+        raise errors.Rejected(f"{title} {_nothing(pod)}: there is nothing to explain")
     return Target(
         title=title,
         pod=pod,
         claims=tuple(map(claims.parse, bodies)),
         bodies=tuple(bodies),
-        notes=tuple(notes),
-        node=str((body.get("spec") or {}).get("nodeName") or ""),
+        notes=tuple(_notes(snapshot, body, pod, special or made)),
+        node=node,
+        extended=body if made else None,
         blocked=tuple(_blocked(pod, body, bodies)),
     )
+
+
+def _special(snapshot: snapshots.Snapshot, pod: Json) -> Json | None:
+    """The claim that the scheduler made for the pod's extended resources; None if there is none."""
+    metadata = pod["metadata"]
+    if (name := extended_resources.claim_name(pod)) is not None:
+        return snapshot.claims.get((metadata["namespace"], name))
+    for (namespace, _), claim in snapshot.claims.items():
+        annotations = claim["metadata"].get("annotations") or {}
+        owners = {each["uid"] for each in claim["metadata"].get("ownerReferences") or ()}
+        made = annotations.get(extended_resources.ANNOTATION) == "true"
+        if made and namespace == metadata["namespace"] and metadata["uid"] in owners:
+            return claim
+    return None
+
+
+def _nothing(pod: placing.Pod) -> str:
+    """Why no claim is for the pod."""
+    if not pod.extended_resources:
+        return "has no spec.resourceClaims, and its containers ask for no extended resource"
+    names = ", ".join(pod.extended_resources)
+    return (
+        f"has no spec.resourceClaims, and no DeviceClass serves {names}: either a device plugin "
+        "has to offer that, or a class has to have it as spec.extendedResourceName"
+    )
+
+
+def _notes(
+    snapshot: snapshots.Snapshot, body: Json, pod: placing.Pod, special: Json | None
+) -> Iterator[str]:
+    scheduler = (body.get("spec") or {}).get("schedulerName") or placing.SCHEDULER
+    if scheduler != placing.SCHEDULER:
+        yield f"the pod is for scheduler {scheduler}, which may decide otherwise"
+    if special is not None:
+        yield from extended_resources.mappings(body, snapshot.extended)
+    name = extended_resources.claim_name(body)
+    if special is None and name is not None:
+        yield f"claim {name}, which was made for its extended resources, does not exist any more"
+    for resource in pod.extended_resources:
+        served_by = snapshot.extended.of(resource)
+        if served_by is None:
+            yield (
+                f"containers ask for {resource}, which no DeviceClass serves: a device plugin has "
+                "to offer it, and what is free of it is not explained"
+            )
+        elif name is None and special is None:
+            yield f"{resource} comes from a device plugin of its node: no claim was made for it"
+        elif name is None:
+            yield (
+                f"{resource} is served by class {served_by}, with a claim that the scheduler "
+                "makes: that needs Kubernetes 1.36, or the feature gate DRAExtendedResource. "
+                f"Without it the pod waits with `Insufficient {resource}`"
+            )
 
 
 def _blocked(pod: placing.Pod, body: Json, bodies: Iterable[Json]) -> Iterator[str]:
