@@ -12,7 +12,7 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dra_driver import errors
 
@@ -34,26 +34,29 @@ class Locks:
         os.close(self._descriptor)
 
     @contextlib.contextmanager
-    def hold(self, names: Iterable[str], *, seconds: float) -> Iterator[None]:
+    def hold(self, names: Iterable[str] | Mapping[str, str], *, seconds: float) -> Iterator[None]:
         """Hold all the names for the length of the block.
+
+        A mapping tells what messages call each, where people know it otherwise.
 
         Raises:
             errors.Retryable: one of them stayed taken for `seconds`.
         """
         deadline = time.monotonic() + seconds
+        called = names if isinstance(names, Mapping) else {}
         with contextlib.ExitStack() as stack:
             for name in sorted(set(names)):
-                stack.enter_context(self._one(name, deadline))
+                stack.enter_context(self._one(name, deadline, called.get(name, name)))
             yield
 
     @contextlib.contextmanager
-    def _one(self, name: str, deadline: float) -> Iterator[None]:
+    def _one(self, name: str, deadline: float, called: str) -> Iterator[None]:
         lock = self._enter(name)
         try:
             if not lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
-                raise _timeout(name, "another call")
+                raise _timeout(called, "another call")
             try:
-                self._acquire_byte(name, deadline)
+                self._acquire_byte(name, deadline, called)
                 try:
                     yield
                 finally:
@@ -75,13 +78,13 @@ class Locks:
             if users > 1:
                 self._in_process[name] = lock, users - 1
 
-    def _acquire_byte(self, name: str, deadline: float) -> None:
+    def _acquire_byte(self, name: str, deadline: float, called: str) -> None:
         while True:
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise _timeout(name, "another instance of the driver") from None
+                    raise _timeout(called, "another instance of the driver") from None
                 time.sleep(POLL)
             else:
                 return
@@ -92,5 +95,5 @@ def _offset(name: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 2
 
 
-def _timeout(name: str, holder: str) -> errors.Retryable:
-    return errors.Retryable(f"{name} is in use by {holder}; it is tried again with the next call")
+def _timeout(called: str, holder: str) -> errors.Retryable:
+    return errors.Retryable(f"{called} is in use by {holder}; it is tried again with the next call")

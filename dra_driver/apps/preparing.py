@@ -108,7 +108,7 @@ class Preparer:
         """
         planning.check_uid(ref.uid)
         deadline = time.monotonic() + seconds
-        with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
+        with self._store.locks.hold({f"claim {ref.uid}": f"claim {ref}"}, seconds=_left(deadline)):
             claim = self._source.fetch(ref, deadline)
             if claim is None:
                 raise errors.Rejected(
@@ -128,7 +128,7 @@ class Preparer:
         """
         planning.check_uid(ref.uid)
         deadline = time.monotonic() + seconds
-        with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
+        with self._store.locks.hold({f"claim {ref.uid}": f"claim {ref}"}, seconds=_left(deadline)):
             if not only_if():
                 return
             self._patiently(deadline, lambda: self._undo_locked(ref.uid, deadline))
