@@ -109,7 +109,7 @@ def _granted(devices: Sequence[granted.Granted]) -> terminal.Table:
                 _device(item),
                 item.node or "any",
                 _config(item),
-                ", ".join(item.reserved_for) or "none",
+                ", ".join(_cut(item.reserved_for)) or "none",
                 "?" if item.prepared == granted.UNKNOWN else item.prepared,
             )
             for item in devices
@@ -156,6 +156,11 @@ def _reasons(option: explaining.Option) -> list[str]:
         f"{pick.request}: {pick.device} is the first in publishing order that does"
         + (f"; before it: {_summary(pick.before)}" if pick.before else "; none is before it")
         for pick in option.picks
+    ]
+    lines += [
+        f"{name}, which comes first in its list, is not to be had there: "
+        + (_summary(groups) or "no devices")
+        for name, groups in dict(pair for pick in option.picks for pair in pick.preferred).items()
     ]
     lines.append(
         f"node {option.node}: nodes that meet firstAvailable lists best come first, then those "

@@ -35,6 +35,15 @@ def consumption(device: slices.Device, driver: str, requested: Amounts) -> Amoun
     return taken
 
 
+def has(device: slices.Device, driver: str, name: str) -> bool:
+    """Whether the device has a capacity, by its bare name or that in the driver's domain."""
+    try:
+        _published_name(device, driver, name)
+    except Misfit:
+        return False
+    return True
+
+
 def has_room(device: slices.Device, taken: Amounts, *used: usage.Amounts) -> bool:
     """Whether the device has `taken` left, beside what others use."""
     return not any(_left(device, name, used) < amount.exact for name, amount in taken.items())

@@ -1,12 +1,14 @@
 """What could be changed about claims, or about what is in use, so that they may fit."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from dra_driver.logic import (
+    capacities,
     constraints,
     demand,
     device_hurdles,
+    hindrances,
     hurdles,
     reservations,
     selection,
@@ -145,22 +147,32 @@ def device_taints(setting: Setting) -> Iterator[Change]:
         keys: dict[str, str] = {}
         for fall in setting.falls(want):
             if fall.kind is hurdles.Kind.TAINT:
-                keys |= {taint.key: f"{taint}" for taint in fall.candidate.taints if taint.blocks}
+                lost = f"{fall.candidate.id.driver}/{hindrances.GPU_LOST}"
+                keys |= {
+                    taint.key: f"{taint}"
+                    for taint in fall.candidate.taints
+                    if taint.blocks and taint.key != lost  # To put up with that helps nobody.
+                }
         for key, shown in sorted(keys.items()):
+            with_effect = ", with its effect written out" if taints.NO_EXECUTE in shown else ""
             yield Change(
-                f'tolerate the device taint {shown} in request "{want.name}"',
+                f'tolerate the device taint {shown} in request "{want.name}"{with_effect}',
                 ("taint", *_key(want), key),
                 _tolerating(want, taints.Toleration(key, "Exists")),
             )
 
 
-def capacities(setting: Setting) -> Iterator[Change]:
+def less_capacity(setting: Setting) -> Iterator[Change]:
     """With less of a capacity."""
     for want in setting.wants:
         for name in sorted(want.capacity):
+            there = any(
+                capacities.has(fall.candidate.device, fall.candidate.id.driver, name)
+                for fall in setting.falls(want)
+            )
             yield Change(
-                f"ask for less than {want.capacity[name]} of capacity {name} in request "
-                f'"{want.name}"',
+                f"ask for {f'less than {want.capacity[name]}' if there else 'nothing'} of capacity "
+                f'{name} in request "{want.name}"',
                 ("capacity", *_key(want), name),
                 _with_less(want, name),
             )
@@ -179,8 +191,15 @@ def claim_constraints(setting: Setting) -> Iterator[Change]:
 
 
 def counts(setting: Setting) -> Iterator[Change]:
-    """With fewer devices; the most first."""
+    """With fewer devices, the most first; in place of All with those that are free."""
     for want in setting.wants:
+        if want.spec.mode == claims.ALL and (free := _most_free(want, setting)):
+            spec = dataclasses.replace(want.spec, mode=claims.EXACT_COUNT, count=free)
+            yield Change(
+                f'ask for {free} rather than All in request "{want.name}"',
+                ("count", *_key(want)),
+                _edited(want, spec=spec),
+            )
         wanted = want.spec.count or 1
         for count in range(wanted - 1, 0, -1):
             yield Change(
@@ -192,16 +211,18 @@ def counts(setting: Setting) -> Iterator[Change]:
 
 
 def classes(setting: Setting) -> Iterator[Change]:
-    """With another class; that with the shortest name first."""
+    """With another class of devices of the same driver; that with the shortest name first."""
     by_length = sorted(setting.snapshot.classes.items(), key=lambda e: (len(e[0]), e[0]))
     for want in setting.wants:
-        old = want.device_class.name
+        old, drivers = want.device_class.name, _drivers(want, setting)
         for name, device_class in by_length:
             if name == old:
                 continue
             try:
                 compiled = tuple(map(selection.compile, device_class.selectors))
             except selection.CompileError:
+                continue
+            if not _has_devices(compiled, drivers, want, setting):
                 continue
             yield Change(
                 f'ask for class {name} rather than {old} in request "{want.name}"',
@@ -211,7 +232,7 @@ def classes(setting: Setting) -> Iterator[Change]:
 
 
 KINDS: tuple[Callable[[Setting], Iterator[Change]], ...] = (
-    selectors, holders, device_taints, capacities, claim_constraints, counts, classes,
+    selectors, holders, device_taints, less_capacity, claim_constraints, counts, classes,
 )  # fmt: skip
 """What leaves most as it is comes first."""
 
@@ -222,6 +243,44 @@ def beyond(want: demand.Want, fall: device_hurdles.Fall) -> tuple[object, ...]:
     if len(want.selectors) > 1 or fall.kind is hurdles.Kind.CLASS:
         failing = (*failing, *_failing(want, fall))
     return (failing, fall.values, tuple(map(str, fall.candidate.taints)), fall.is_held)
+
+
+def _most_free(want: demand.Want, setting: Setting) -> int:
+    """The free devices of the node that has most of them."""
+    counted = (
+        sum(fall.kind is hurdles.Kind.FREE for fall in spot.falls[want]) for spot in setting.spots
+    )
+    return max(counted, default=0)
+
+
+def _drivers(want: demand.Want, setting: Setting) -> set[str]:
+    """The drivers whose devices the request's class does not turn away by the driver's name."""
+    return {
+        candidate.id.driver
+        for candidate in (fall.candidate for fall in setting.falls(want))
+        if not any(
+            part.outcome is False and {path for path, _ in part.reads} == {"device.driver"}
+            for selector in want.class_selectors
+            for part in selector.explain(candidate.device, candidate.id.driver)
+        )
+    }
+
+
+def _has_devices(
+    compiled: Sequence[selection.Selector],
+    drivers: Collection[str],
+    want: demand.Want,
+    setting: Setting,
+) -> bool:
+    for candidate in (fall.candidate for fall in setting.falls(want)):
+        try:
+            if candidate.id.driver in drivers and all(
+                one.matches(candidate.device, candidate.id.driver) for one in compiled
+            ):
+                return True
+        except selection.EvaluationError:
+            continue
+    return False
 
 
 def _end(one: snapshots.Holder) -> str:

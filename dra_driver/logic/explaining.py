@@ -5,7 +5,7 @@ real scheduler takes one by scores that are not worked out here.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver.logic import (
     allocation,
@@ -27,7 +27,7 @@ from dra_driver.logic import (
     targets,
     unknown_names,
 )
-from dra_driver.model import claims, nodes, slices
+from dra_driver.model import claims, nodes, slices, taints
 
 ALLOCATED, FITS, DOES_NOT_FIT = "allocated", "fits", "does not fit"
 UNUSABLE = "allocated, with problems"
@@ -35,12 +35,17 @@ UNUSABLE = "allocated, with problems"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pick:
-    """A device that a request would get; `before` is why no earlier one in publishing order."""
+    """A device that a request would get; `before` is why no earlier one in publishing order.
+
+    `preferred` are alternatives of a `firstAvailable` list that come before the one which is met,
+    each with where its devices fall.
+    """
 
     claim: str
     request: str
     device: str
     before: tuple[device_hurdles.Group, ...] = ()
+    preferred: tuple[tuple[str, tuple[device_hurdles.Group, ...]], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,8 +138,10 @@ def _unready(target: targets.Target) -> Iterator[str]:
 def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanation:
     options = search.options()
     if options:
-        verdict = ALLOCATED if done else FITS
-        return dataclasses.replace(about, verdict=verdict, options=() if done else options)
+        if done:
+            return about
+        notes = (*about.notes, *search.short_stays())
+        return dataclasses.replace(about, verdict=FITS, options=options, notes=notes)
     spots = search.spots()
     reports = (*search.barred(), *node_reports.of(spots, search.plan, search.defects))
     unlike = node_reports.unlike(spots)
@@ -212,6 +219,25 @@ class _Search:
         """Where devices fall on each node that may run the pod, and has none from elsewhere."""
         return [self._spot(node) for node in self.open if not self._served[node.name]]
 
+    def short_stays(self) -> Iterator[str]:
+        """Requests whose tolerations let a pod onto a device, and do not let it stay there."""
+        for want in (want for item in self.plan for want in item.wants):
+            bodies = want.spec.extra.get("tolerations") or ()
+            seen = {
+                f"{taint}"
+                for node in self.open
+                for candidate in (self.snapshot.inventory.seen(node).candidates if bodies else ())
+                for taint in candidate.taints
+                if taint.effect == taints.NO_EXECUTE
+                and any(toleration.covers(taint) for toleration in want.tolerations)
+                and hindrances.stays_for(bodies, taint) == 0
+            }
+            for taint in sorted(seen):
+                yield (
+                    f'request "{want.name}" tolerates the device taint {taint} without '
+                    "`effect: NoExecute`: pods start on such a device, and are ended at once"
+                )
+
     def barred(self) -> tuple[node_reports.Report, ...]:
         """The nodes that do not take the pod, by reason."""
         by_reason: dict[str, list[str]] = {}
@@ -272,7 +298,9 @@ class _Search:
         self, node: nodes.Node, outcome: allocation.Outcome, with_reasons: bool
     ) -> tuple[Pick, ...]:
         falls = self._spot(node).falls if with_reasons else {}
-        fallen = {(want.claim.ref.uid, want.name): found for want, found in falls.items()}
+        fallen: dict[tuple[str, str], Sequence[device_hurdles.Fall]] = {
+            (want.claim.ref.uid, want.name): found for want, found in falls.items()
+        }
         picks: list[Pick] = []
         taken: set[slices.DeviceId] = set()
         for item, given in zip(self._plan(node), outcome.allocations or (), strict=True):
@@ -281,9 +309,23 @@ class _Search:
                 before = _before(listed, result.device, taken)
                 name = f"{item.claim.ref.namespace}/{item.claim.ref.name}"
                 groups = device_hurdles.grouped(before)
-                picks.append(Pick(name, result.request, f"{result.device}", groups))
+                preferred = tuple(_preferred(item, result.request, fallen))
+                picks.append(Pick(name, result.request, f"{result.device}", groups, preferred))
                 taken.add(result.device)
         return tuple(picks)
+
+
+def _preferred(
+    item: demand.ClaimPlan,
+    request: str,
+    fallen: Mapping[tuple[str, str], Sequence[device_hurdles.Fall]],
+) -> Iterator[tuple[str, tuple[device_hurdles.Group, ...]]]:
+    """The alternatives before one of a list, with where their devices fall."""
+    for alternatives in item.requests:
+        names = [want.name for want in alternatives]
+        for name in names[: names.index(request)] if request in names else ():
+            if listed := fallen.get((item.claim.ref.uid, name)):
+                yield name, device_hurdles.grouped(listed)
 
 
 def _before(

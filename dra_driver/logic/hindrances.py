@@ -128,13 +128,13 @@ class _About:
         for holder in self._others(candidate, result):
             yield self._hindrance(
                 f"{holder} has it too{self._whose(holder, result.device)}",
-                "Delete the pods of one of the two claims",
+                _end_one(holder),
                 result,
             )
         for device, holder in self._overlapping(candidate):
             yield self._hindrance(
                 f"it overlaps {device.device}, which {holder} has{self._whose(holder, device)}",
-                "Delete the pods of one of the two claims",
+                _end_one(holder),
                 result,
             )
 
@@ -198,7 +198,7 @@ class _About:
     ) -> Iterator[Hindrance]:
         tolerations = result.extra.get("tolerations") or ()
         for taint in candidate.taints:
-            stays = _stays(tolerations, taint)
+            stays = stays_for(tolerations, taint)
             if taint.key == f"{candidate.id.driver}/{GPU_LOST}":
                 yield self._hindrance(
                     f"its GPU is not there any more (taint {taint})",
@@ -258,6 +258,12 @@ class _About:
         return Hindrance(self.name, device, problem.rstrip("."), remedy, stops)
 
 
+def _end_one(holder: snapshots.Holder) -> str:
+    if not holder.pods:
+        return f"Delete claim {holder.namespace}/{holder.claim}: no pod uses it"
+    return "Delete the pods of one of the two claims"
+
+
 def _listed(devices: Mapping[str, object]) -> str:
     names = sorted(devices)
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
@@ -277,7 +283,7 @@ def _is_ready(body: Json, device: slices.DeviceId) -> bool:
     )
 
 
-def _stays(tolerations: Iterable[Json], taint: taints.Taint) -> int | None:
+def stays_for(tolerations: Iterable[Json], taint: taints.Taint) -> int | None:
     """Seconds for which Kubernetes lets pods stay on a device with a taint; None for ever.
 
     The effect has to be written out, though for the scheduler an empty one means all. Source:

@@ -24,6 +24,10 @@ class Kind(enum.Enum):
     TOGETHER = "usable alone, but not together with the rest of the claim"
 
 
+BLOCKING_ALL = frozenset({Kind.IN_USE, Kind.TAINT, Kind.COUNTERS, Kind.UNSUPPORTED})
+"""Of one such device a request for All gets none."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hurdle:
     """A reason, and what exactly: the class, the expression, the taint."""

@@ -86,6 +86,22 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def nearest_class(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Those of the `known` classes that may be meant by one that does not exist, sorted.
+
+    Classes share their domain: they are alike if all labels but one are the same, and that is near.
+    """
+    labels = name.split(".")
+    found = set()
+    for each in known:
+        others = each.split(".")
+        if len(others) == len(labels):
+            unlike = [pair for pair in zip(labels, others, strict=True) if pair[0] != pair[1]]
+            if len(unlike) == 1 and nearest(unlike[0][0], [unlike[0][1]]):
+                found.add(each)
+    return tuple(sorted(found))
+
+
 def paths(name: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ...]:
     """Where devices have what may be meant by a name, as an expression reads it."""
     found: dict[str, set[str]] = {}

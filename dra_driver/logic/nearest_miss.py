@@ -218,7 +218,7 @@ _KINDS: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (
     _selectors,
     _holders,
     _each(changes.device_taints),
-    _each(changes.capacities),
+    _each(changes.less_capacity),
     _each(changes.claim_constraints),
     _counts,
     _classes,

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from dra_driver.logic import changes, demand, device_hurdles
+from dra_driver.logic import changes, demand, device_hurdles, hurdles
 from dra_driver.model import claims, nodes
 
 
@@ -56,7 +56,7 @@ def of(
 def _request(
     claim: claims.ResourceClaim, want: demand.Want, alike: Sequence[changes.Spot]
 ) -> Request:
-    fallen = [fall for spot in alike for fall in spot.falls[want]]
+    fallen = [fall for spot in alike for fall in _told(want, spot.falls[want])]
     return Request(
         claim=f"{claim.ref.namespace}/{claim.ref.name}",
         request=want.name,
@@ -64,6 +64,22 @@ def _request(
         seen=len(fallen),
         groups=device_hurdles.grouped(fallen),
     )
+
+
+def _told(
+    want: demand.Want, fallen: Sequence[device_hurdles.Fall]
+) -> Sequence[device_hurdles.Fall]:
+    """Where free devices are enough for the request alone, something else is in the way of them."""
+    free = sum(fall.kind is hurdles.Kind.FREE for fall in fallen)
+    blocked = any(fall.kind in hurdles.BLOCKING_ALL for fall in fallen)
+    if free < (want.spec.count or 1) or (want.spec.mode == claims.ALL and blocked):
+        return fallen
+    return [
+        dataclasses.replace(fall, kind=hurdles.Kind.TOGETHER)
+        if fall.kind is hurdles.Kind.FREE
+        else fall
+        for fall in fallen
+    ]
 
 
 def unlike(spots: Sequence[changes.Spot]) -> list[changes.Spot]:

@@ -41,13 +41,23 @@ def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
     known = snapshot.pods if kind == "pod" else snapshot.claims
     body = known.get((namespace, plain))
     if body is None:
-        others = sorted(each for space, each in known if space == namespace)
-        listed = ", ".join(others[:20]) or "none"
-        raise errors.Rejected(
-            f"{kind} {namespace}/{plain} does not exist; there {_are(len(others))}: {listed}. "
-            "Name its namespace with -n"
-        )
+        raise errors.Rejected(_absent(kind, namespace, plain, known))
     return _of_pod(snapshot, body) if kind == "pod" else _of_claim(body)
+
+
+def _absent(kind: str, namespace: str, name: str, known: Iterable[snapshots.Key]) -> str:
+    listed = list(known)
+    if elsewhere := sorted(space for space, each in listed if each == name):
+        return (
+            f"{kind} {namespace}/{name} does not exist; one of that name is in namespace "
+            f"{', '.join(elsewhere)}: name it with -n"
+        )
+    others = sorted(each for space, each in listed if space == namespace)
+    shown = ", ".join(others[:20]) or "none"
+    return (
+        f"{kind} {namespace}/{name} does not exist; there {_are(len(others))}: {shown}. Name its "
+        "namespace with -n"
+    )
 
 
 def split(name: str) -> tuple[str, str]:
@@ -107,7 +117,9 @@ def _pod(body: Json) -> Json | None:
     template = spec.get("template")
     if not isinstance(template, dict) or "containers" not in (template.get("spec") or {}):
         return None
-    return {"kind": body["kind"], "metadata": body["metadata"], "spec": template["spec"]}
+    count = spec.get("parallelism") or spec.get("replicas") or 1
+    pod = {"kind": body["kind"], "metadata": body["metadata"], "spec": template["spec"]}
+    return pod | ({"count": count} if count > 1 else {})
 
 
 def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
@@ -123,13 +135,15 @@ def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
     pod = placing.parse(body)
     kind = body.get("kind", "Pod").lower()
     title = f"{kind} {pod.namespace}/{pod.name}"
-    node = str((body.get("spec") or {}).get("nodeName") or "")
+    spec = body.get("spec") or {}
+    node = str(spec.get("nodeName") or "")
     named = [_claim(snapshot, pod, item) for item in pod.claims]
     special = _special(snapshot, body)
     made = None if special or node else extended_resources.claim(body, snapshot.extended)
     bodies = [*named, *(each for each in (special, made) if each is not None)]
     if not bodies and not (node and pod.extended_resources):
-        raise errors.Rejected(f"{title} {_nothing(pod)}: there is nothing to explain")
+        why = _nothing(pod, spec.get("resourceClaims"))
+        raise errors.Rejected(f"{title} {why}: there is nothing to explain")
     return Target(
         title=title,
         pod=pod,
@@ -156,8 +170,10 @@ def _special(snapshot: snapshots.Snapshot, pod: Json) -> Json | None:
     return None
 
 
-def _nothing(pod: placing.Pod) -> str:
+def _nothing(pod: placing.Pod, claimed: object) -> str:
     """Why no claim is for the pod."""
+    if claimed:
+        return "needs no claim, though it has spec.resourceClaims: its status says so"
     if not pod.extended_resources:
         return "has no spec.resourceClaims, and its containers ask for no extended resource"
     names = ", ".join(pod.extended_resources)
@@ -170,6 +186,8 @@ def _nothing(pod: placing.Pod) -> str:
 def _notes(
     snapshot: snapshots.Snapshot, body: Json, pod: placing.Pod, special: Json | None
 ) -> Iterator[str]:
+    if "count" in body:
+        yield f"one of its {body['count']} pods is explained: each needs as much"
     scheduler = (body.get("spec") or {}).get("schedulerName") or placing.SCHEDULER
     if scheduler != placing.SCHEDULER:
         yield f"the pod is for scheduler {scheduler}, which may decide otherwise"
@@ -248,9 +266,21 @@ def _claim(snapshot: snapshots.Snapshot, pod: placing.Pod, item: placing.PodClai
     if found is None:
         raise errors.Rejected(
             f"pod {pod.namespace}/{pod.name}, resourceClaims {item.name}: {kind} "
-            f"{pod.namespace}/{name} does not exist: create it, or correct the name"
+            f"{pod.namespace}/{name} does not exist: {_remedy(snapshot, item, kind, name)}"
         )
     return found if kind == "claim" else _made(found, f"{pod.name}-{item.name}-*")
+
+
+def _remedy(snapshot: snapshots.Snapshot, item: placing.PodClaim, kind: str, name: str) -> str:
+    if kind == "claim" and item.template is not None:
+        return f"it was made of template {item.template}. Wait for another, or make the pod again"
+    known = snapshot.claims if kind == "claim" else snapshot.templates
+    if elsewhere := sorted(space for space, each in known if each == name):
+        return (
+            f"create it there; that in namespace {', '.join(elsewhere)} is for pods of that "
+            "namespace alone"
+        )
+    return "create it, or correct the name"
 
 
 def _made(template: Json, name: str) -> Json:

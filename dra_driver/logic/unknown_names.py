@@ -1,9 +1,17 @@
-"""Attributes that selectors and constraints ask for and none of the devices in question has."""
+"""Names that a claim asks for and none of the devices in question has."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dra_driver.logic import candidacy, constraints, demand, misnamed, selection, snapshots
+from dra_driver.logic import (
+    candidacy,
+    capacities,
+    constraints,
+    demand,
+    misnamed,
+    selection,
+    snapshots,
+)
 from dra_driver.model import claims
 
 _NONE = "(none)"
@@ -24,6 +32,7 @@ def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
         for want in item.wants:
             of_class = [one for one in seen.values() if _all_hold(want.class_selectors, one)]
             yield from _in_selectors(want, of_class)
+            yield from _in_capacity(want, of_class)
             # Whom the request means; of its class where it means none.
             meant = [one for one in of_class if _all_hold(want.selectors, one)] or of_class
             for constraint in item.claim.constraints:
@@ -44,6 +53,18 @@ def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
         yield (
             f'request "{want.name}": no device of class {want.device_class.name} has '
             f"{path}, which its selector asks for{hint}"
+        )
+
+
+def _in_capacity(want: demand.Want, of_class: _Devices) -> Iterator[str]:
+    for name in sorted(want.capacity):
+        if not of_class or any(capacities.has(one.device, one.id.driver, name) for one in of_class):
+            continue
+        near = misnamed.nearest(name, {known for one in of_class for known in one.device.capacity})
+        hint = f"; they have {', '.join(near)}: write {near[0]}" if near else ""
+        yield (
+            f'request "{want.name}": no device of class {want.device_class.name} has capacity '
+            f"{name}, of which capacity.requests asks for {want.capacity[name]}{hint}"
         )
 
 

@@ -57,6 +57,15 @@ class TestThatDoNotFit:
         )
         assert groups["gpu.example.com/a/used",].holders == ("claim default/theirs (pod train)",)
 
+    def test_devices_that_are_enough_for_each_request_and_not_for_all_are_told_as_such(self):
+        scene = pool("a", gpu("x"), gpu("y"), gpu("z"))
+        asked = claim("mine", request(name="one", count=2), request(name="two", count=2))
+        (report,) = explain("claim/mine", scene, asked).reports
+        together = "usable alone, but not together with the rest of the claim"
+        assert fallen(report, "one") == fallen(report, "two") == [(3, together, "")]
+        (report,) = explain("claim/mine", scene, claim("mine", request(count=4))).reports
+        assert fallen(report) == [(3, "free", "")]
+
     def test_devices_of_another_class_fall_at_the_class(self):
         about = explain(
             "claim/mine",
@@ -248,69 +257,6 @@ class TestThatTheSchedulerDoesNotLookAt:
         assert told.startswith("claim default/mine is in use by 256 pods")
 
 
-class TestWithErrors:
-    def test_an_attribute_that_some_devices_lack_is_told_with_the_guarded_expression(self):
-        text = f'{A}.numaNode == "x"'
-        scene = pool("a", gpu("x"), gpu("y", numaNode=0))
-        about = explain("claim/mine", scene, claim("mine", request(text)))
-        assert about.verdict == explaining.DOES_NOT_FIT
-        assert about.problem.expression == text
-        assert about.problem.guarded == f'"numaNode" in {A} && {text}'
-        assert about.problem.elsewhere == ()
-        assert "device gpu.example.com/a/x" in about.problem.message
-        assert (about.problem.line, about.problem.column) == (1, text.index("numaNode") + 1)
-
-    def test_an_attribute_that_no_device_has_is_not_to_be_asked_for_first(self):
-        about = explain(
-            "claim/mine", pool("a", gpu("x", productName="T4")), claim("mine", request(f"{A}.nope"))
-        )
-        assert about.problem.guarded == ""
-        assert about.problem.message.endswith(
-            "no such key: nope. No device of driver gpu.example.com has it"
-        )
-
-    def test_what_devices_of_another_driver_have_is_no_help(self):
-        nic = pool("b", gpu("x", model="cx7"), driver="nic.example.com")
-        scene = [pool("a", gpu("x", productName="T4")), nic, node("a"), node("b"), device_class()]
-        about = explain("claim/mine", *scene, claim("mine", request(f"{A}.model")))
-        assert about.problem.elsewhere == (f"{A}.productName",)
-
-    @pytest.mark.parametrize(
-        ("read", "path"),
-        [
-            (f"{A}.memory == 1", f"{C}.memory"),
-            ('device.attributes["else.example.com"].model == "x"', f"{A}.model"),
-            (f'{A}.MODEL == "x"', f"{A}.model"),
-            (f'{A}.modle == "x"', f"{A}.model"),
-            (f'{A}.root == "x"', 'device.attributes["pci.example.com"].root'),
-        ],
-    )
-    def test_what_devices_have_elsewhere_is_told(self, read, path):
-        device = gpu("x", memory="8Gi", model="h100", pci__root="r")
-        device["attributes"]["pci.example.com/root"] = device["attributes"].pop("pci/root")
-        about = explain("claim/mine", pool("a", device), claim("mine", request(read)))
-        assert about.problem.elsewhere == (path,)
-
-    def test_what_no_device_has_is_nowhere(self):
-        about = explain(
-            "claim/mine", pool("a", gpu("x", model="h")), claim("mine", request(f"{A}.zz"))
-        )
-        assert about.problem.elsewhere == ()
-
-    def test_a_syntax_error_is_told_with_its_place(self):
-        about = explain(
-            "claim/mine", pool("a", gpu("x")), claim("mine", request("device.driver ==\n  &&"))
-        )
-        assert (about.problem.line, about.problem.column) == (2, 3)
-        assert not about.problem.guarded
-
-    def test_a_class_that_does_not_exist_is_told(self):
-        about = explain("claim/mine", claim("mine", request(of_class="nope")))
-        assert about.problem.message.startswith(
-            'claim default/mine, request "gpu": device class nope does not exist'
-        )
-
-
 class TestThatFit:
     def test_every_node_that_fits_is_told_and_the_first_choice_with_its_reason(self):
         about = explain(
@@ -363,6 +309,34 @@ class TestThatFit:
             ("b", ["gpu/big"]),
             ("a", ["gpu/any"]),
         ]
+
+    def test_why_what_is_preferred_is_not_to_be_had_is_told(self):
+        asked = {
+            "name": "gpu",
+            "firstAvailable": [{"name": "big", **wanted(BIG)}, {"name": "any", **wanted()}],
+        }
+        about = explain("claim/mine", pool("a", gpu("x", memory="8Gi")), claim("mine", asked))
+        ((name, (group,)),) = about.options[0].picks[0].preferred
+        assert (name, group.count, group.reason) == ("gpu/big", 1, BIG)
+
+    def test_a_toleration_that_does_not_keep_the_pod_is_told(self):
+        broken = gpu("x", extra={"taints": [{"key": "broken", "effect": "NoExecute"}]})
+        tolerations = [{"key": "broken", "operator": "Exists"}]
+        about = explain(
+            "claim/mine", pool("a", broken), claim("mine", request(tolerations=tolerations))
+        )
+        assert about.verdict == explaining.FITS
+        assert about.notes == (
+            (
+                'request "gpu" tolerates the device taint broken:NoExecute without `effect: '
+                "NoExecute`: pods start on such a device, and are ended at once"
+            ),
+        )
+        tolerations[0]["effect"] = "NoExecute"
+        about = explain(
+            "claim/mine", pool("a", broken), claim("mine", request(tolerations=tolerations))
+        )
+        assert (about.verdict, about.notes) == (explaining.FITS, ())
 
     def test_the_node_with_the_fewest_running_pods_comes_first(self):
         about = explain(

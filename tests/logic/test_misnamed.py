@@ -74,6 +74,22 @@ def test_every_translation_ends_at_a_name_that_is_published_here_or_at_a_model()
     assert {name for names in misnamed.ALIASES.values() for name in names} <= last
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("gpu.nvidia.con", ("gpu.nvidia.com",)),
+        ("gpus.nvidia.com", ("gpu.nvidia.com",)),
+        ("vfoi.gpu.nvidia.com", ("vfio.gpu.nvidia.com",)),
+        ("mps.nvidia.com", ()),
+        ("nvidia.com", ()),
+        ("gpu.amd.com", ()),
+    ],
+)
+def test_a_class_is_like_another_in_all_labels_but_one(written, meant):
+    known = ["gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"]
+    assert misnamed.nearest_class(written, known) == meant
+
+
 def test_two_names_that_are_as_near_are_both_told():
     assert misnamed.nearest("xcoder", ["decoder", "encoder"]) == ("decoder", "encoder")
 

@@ -208,7 +208,8 @@ class TestTwoChangesAtOnce:
         assert changes(pool("a", broken), claim("mine")) == [
             (
                 'tolerate the device taint broken:NoSchedule in request "gpu", and '
-                'tolerate the device taint leaving:NoExecute in request "gpu"'
+                'tolerate the device taint leaving:NoExecute in request "gpu", with its effect '
+                "written out"
             )
         ]
 
@@ -305,3 +306,39 @@ def test_what_helps_on_one_of_two_nodes_that_look_alike_so_far_is_told():
     )
     assert [report.nodes for report in found.reports] == [("a", "b")]
     assert [(miss.node, miss.together) for miss in found.nearest] == [("b", 1)]
+
+
+def test_a_lost_gpu_is_not_to_be_tolerated():
+    lost = gpu("x", taint="gpu.example.com/gpu-lost")
+    assert changes(pool("a", lost), claim("mine")) == []
+
+
+def test_fewer_than_all_are_asked_for():
+    found = changes(
+        pool("a", gpu("x"), gpu("y"), gpu("z")),
+        held("theirs", "a/x"),
+        claim("mine", request(allocationMode="All")),
+    )
+    assert found == [
+        "free once claim default/theirs is deleted (no pod uses it)",
+        'ask for 2 rather than All in request "gpu"',
+    ]
+
+
+def test_a_capacity_that_no_device_has_is_not_to_be_had_in_a_smaller_amount():
+    asked = request(capacity={"requests": {"cores": "3"}})
+    assert changes(pool("a", gpu("x", memory="8Gi")), claim("mine", asked)) == [
+        'ask for nothing of capacity cores in request "gpu"'
+    ]
+
+
+def test_a_class_of_another_driver_is_no_way_out():
+    found = changes(
+        device_class("device.driver == 'nic.example.com'", name="nic"),
+        device_class(f"device.driver == 'gpu.example.com' && {A}.type == 'mig'", name="mig"),
+        device_class(f"device.driver == 'gpu.example.com' && {A}.type == 'gpu'"),
+        pool("a", gpu("x", type="gpu")),
+        pool("b", {"name": "n"}, driver="nic.example.com"),
+        claim("mine", request(of_class="mig")),
+    )
+    assert found == ['ask for class gpu rather than mig in request "gpu"']

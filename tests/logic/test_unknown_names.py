@@ -109,3 +109,26 @@ class TestInSelectors:
 
     def test_one_that_should_be_missing_is_not_told(self):
         assert self.told(f"!has({A}.shared) && {A}.numaNode == 9") == ()
+
+
+class TestInCapacityRequests:
+    def told(self, name):
+        asked = request(capacity={"requests": {name: "3"}})
+        return explain("claim/mine", *NODES, claim("mine", asked)).reasons
+
+    def test_a_capacity_that_no_device_has_is_named_with_the_one_that_was_meant(self):
+        assert self.told("vram") == (
+            (
+                'request "gpu": no device of class gpu has capacity vram, of which '
+                "capacity.requests asks for 3; they have memory: write memory"
+            ),
+        )
+
+    def test_one_that_is_like_nothing_is_named_alone(self):
+        (told,) = self.told("bandwidth")
+        assert told.endswith("capacity bandwidth, of which capacity.requests asks for 3")
+
+    @pytest.mark.parametrize("name", ["memory", "gpu.example.com/memory"])
+    def test_one_that_is_only_too_small_is_not_told(self, name):
+        asked = request(capacity={"requests": {name: "80Gi"}})
+        assert explain("claim/mine", *NODES, claim("mine", asked)).reasons == ()
