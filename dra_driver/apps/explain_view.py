@@ -5,7 +5,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import device_hurdles, explaining, granted, node_reports, problems
+from dra_driver.logic import (
+    device_hurdles,
+    explaining,
+    granted,
+    node_choice,
+    node_reports,
+    problems,
+)
 
 MOST = 10
 """Entries of a list that a table or paragraph shows; JSON has all."""
@@ -16,6 +23,7 @@ MOST_TABLES = 20
 _STYLES = {
     explaining.ALLOCATED: "green",
     explaining.UNUSABLE: "red",
+    explaining.UNSTARTABLE: "red",
     explaining.FITS: "green",
     explaining.DOES_NOT_FIT: "red",
 }
@@ -133,11 +141,11 @@ def _config(item: granted.Granted) -> str:
     return "; ".join(shown) or "none: the driver's defaults"
 
 
-def _options(options: Sequence[explaining.Option]) -> terminal.Table:
+def _options(options: Sequence[node_choice.Option]) -> terminal.Table:
     rows: list[Sequence[terminal.Cell]] = []
     for option in options[:MOST]:
-        served = [explaining.Pick("", name, "from the device plugin") for name in option.served]
-        nothing = explaining.Pick("", "", "no device")
+        served = [node_choice.Pick("", name, "from the device plugin") for name in option.served]
+        nothing = node_choice.Pick("", "", "no device")
         for index, pick in enumerate((*option.picks, *served) or (nothing,)):
             head = "" if index else option.node
             choice: terminal.Cell = ("first choice", "green") if option.first else ""
@@ -151,7 +159,7 @@ def _options(options: Sequence[explaining.Option]) -> terminal.Table:
     )
 
 
-def _reasons(option: explaining.Option) -> list[str]:
+def _reasons(option: node_choice.Option) -> list[str]:
     lines = [
         f"{pick.request}: {pick.device} is the first in publishing order that does"
         + (f"; before it: {_summary(pick.before)}" if pick.before else "; none is before it")

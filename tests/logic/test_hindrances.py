@@ -238,6 +238,6 @@ def test_what_is_in_the_way_of_one_claim_is_told_beside_what_another_would_get()
         claim("fresh"),
         pending,
     )
-    assert about.verdict == explaining.UNUSABLE
+    assert about.verdict == explaining.UNSTARTABLE
     assert [pick.device for pick in about.options[0].picks] == ["gpu.example.com/a/y"]
     assert len(about.in_the_way) == 1
