@@ -105,7 +105,7 @@ def _fall(
         (want.selectors, hurdles.Kind.SELECTOR),
     ):
         for selector in selectors:
-            if not _holds(selector, candidate):
+            if not hurdles.all_hold([selector], candidate):
                 return _unselected(selector, candidate, kind)
     if not candidate.is_on(node):
         return Fall(candidate, hurdles.Kind.NODE)
@@ -113,13 +113,6 @@ def _fall(
     if hurdle is None:
         return Fall(candidate, hurdles.Kind.FREE)
     return Fall(candidate, hurdle.kind, hurdle.detail.removeprefix("(").removesuffix(")"))
-
-
-def _holds(selector: selection.Selector, candidate: candidacy.Candidate) -> bool:
-    try:
-        return selector.matches(candidate.device, candidate.id.driver)
-    except selection.EvaluationError:
-        return False
 
 
 def _unselected(

@@ -22,6 +22,7 @@ from dra_driver.logic import (
     refused_configs,
     snapshots,
     targets,
+    too_many_shares,
     unknown_names,
 )
 from dra_driver.model import claims
@@ -145,6 +146,7 @@ def _decided(about: Explanation, search: node_choice.Search, *, done: bool) -> E
         reasons=(
             *empty_classes.told(search.plan, search.snapshot),
             *unknown_names.told(search.plan, search.snapshot),
+            *too_many_shares.told(search.plan, search.snapshot),
         ),
         reports=reports,
         nearest=nearest,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dra_driver.logic import candidacy, capacities, demand, selection
 from dra_driver.model import nodes
@@ -80,6 +80,14 @@ def unusable(want: demand.Want, candidate: candidacy.Candidate) -> Hurdle | None
         fields = ", ".join(candidate.unsupported)
         return Hurdle(Kind.UNSUPPORTED, f"(the embedded scheduler does not know {fields})")
     return None
+
+
+def all_hold(selectors: Iterable[selection.Selector], candidate: candidacy.Candidate) -> bool:
+    """Whether expressions hold for a device; one that fails on it does not."""
+    try:
+        return all(one.matches(candidate.device, candidate.id.driver) for one in selectors)
+    except selection.EvaluationError:
+        return False
 
 
 def _first_false(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dra_driver.logic import (
     allocation,
+    change_kinds,
     changes,
     constraints,
     demand,
@@ -93,7 +94,7 @@ def pairs(plan: demand.Plan, spots: Sequence[Spot], snapshot: snapshots.Snapshot
 
 def _listed(setting: changes.Setting) -> tuple[list[changes.Change], bool]:
     """Changes to try together with others, and whether that is all of them."""
-    by_kind = [list(kind(setting)) for kind in changes.KINDS]
+    by_kind = [list(kind(setting)) for kind in change_kinds.KINDS]
     complete = all(len(listed) <= MAX_OF_KIND for listed in by_kind)
     return [change for listed in by_kind for change in listed[:MAX_OF_KIND]], complete
 
@@ -150,7 +151,7 @@ class _Trials:
 def _selectors(trials: _Trials) -> Iterator[Miss]:
     """Without the parts of a selector that the closest devices do not meet, and no more."""
     enough: list[changes.Change] = []
-    for change in changes.selectors(trials.setting):
+    for change in change_kinds.selectors(trials.setting):
         if any(one.subject == change.subject and one.parts <= change.parts for one in enough):
             continue
         for miss in trials.tried(change.told, change):
@@ -162,7 +163,7 @@ def _holders(trials: _Trials) -> Iterator[Miss]:
     """Without one of the claims that have devices; else without as few as a greedy choice finds."""
     single = [
         miss
-        for change in changes.holders(trials.setting)
+        for change in change_kinds.holders(trials.setting)
         for miss in trials.tried(change.told, change)
     ]
     yield from single
@@ -179,25 +180,31 @@ def _holders(trials: _Trials) -> Iterator[Miss]:
 
 
 def _enough(trials: _Trials, ended: Sequence[snapshots.Holder]) -> list[Miss]:
-    change = changes.freed(ended)
+    change = change_kinds.freed(ended)
     return list(trials.tried(change.told, change))
 
 
-def _counts(trials: _Trials) -> Iterator[Miss]:
-    """With as many devices as can be had."""
-    done: set[tuple[str, ...]] = set()
-    for change in changes.counts(trials.setting):
-        if change.subject in done:
-            continue
-        for miss in trials.tried(change.told, change):
-            done.add(change.subject)
-            yield miss
+def _first(
+    kind: Callable[[changes.Setting], Iterator[changes.Change]],
+) -> Callable[[_Trials], Iterator[Miss]]:
+    """Of changes of one subject the first that is enough."""
+
+    def tried(trials: _Trials) -> Iterator[Miss]:
+        done: set[tuple[str, ...]] = set()
+        for change in kind(trials.setting):
+            if change.subject in done:
+                continue
+            for miss in trials.tried(change.told, change):
+                done.add(change.subject)
+                yield miss
+
+    return tried
 
 
 def _classes(trials: _Trials) -> Iterator[Miss]:
     """With another class; of several that give the same devices the first."""
     given: set[tuple[object, ...]] = set()
-    for change in changes.classes(trials.setting):
+    for change in change_kinds.classes(trials.setting):
         for miss in trials.tried(change.told, change):
             if (change.subject, miss.devices) not in given:
                 given.add((change.subject, miss.devices))
@@ -217,10 +224,10 @@ def _each(
 _KINDS: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (
     _selectors,
     _holders,
-    _each(changes.device_taints),
-    _each(changes.less_capacity),
-    _each(changes.claim_constraints),
-    _counts,
+    _each(change_kinds.device_taints),
+    _first(change_kinds.less_capacity),
+    _each(change_kinds.claim_constraints),
+    _first(change_kinds.counts),
     _classes,
 )
 

@@ -1,15 +1,15 @@
 """Names that a claim asks for and none of the devices in question has."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dra_driver.logic import (
     candidacy,
     capacities,
     constraints,
     demand,
+    hurdles,
     misnamed,
-    selection,
     snapshots,
 )
 from dra_driver.model import claims
@@ -30,11 +30,11 @@ def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
     }
     for item in plan:
         for want in item.wants:
-            of_class = [one for one in seen.values() if _all_hold(want.class_selectors, one)]
+            of_class = [one for one in seen.values() if hurdles.all_hold(want.class_selectors, one)]
             yield from _in_selectors(want, of_class)
             yield from _in_capacity(want, of_class)
             # Whom the request means; of its class where it means none.
-            meant = [one for one in of_class if _all_hold(want.selectors, one)] or of_class
+            meant = [one for one in of_class if hurdles.all_hold(want.selectors, one)] or of_class
             for constraint in item.claim.constraints:
                 if constraints.Attribute(constraint).concerns(want.name):
                     yield from _in_constraint(constraint, want, meant)
@@ -110,10 +110,3 @@ def _instead(constraint: claims.Constraint, meant: _Devices) -> str:
 
 def _full(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
-
-
-def _all_hold(selectors: Iterable[selection.Selector], candidate: candidacy.Candidate) -> bool:
-    try:
-        return all(one.matches(candidate.device, candidate.id.driver) for one in selectors)
-    except selection.EvaluationError:
-        return False

@@ -105,7 +105,7 @@ def test_a_device_taint_is_tolerated():
 def test_less_of_a_capacity_is_asked_for():
     asked = request(capacity={"requests": {"memory": "16Gi"}})
     assert changes(pool("a", gpu("x", memory="8Gi")), claim("mine", asked)) == [
-        'ask for less than 16Gi of capacity memory in request "gpu"'
+        'ask for at most 8Gi of capacity memory in request "gpu" (rather than 16Gi)'
     ]
 
 
@@ -342,3 +342,52 @@ def test_a_class_of_another_driver_is_no_way_out():
         claim("mine", request(of_class="mig")),
     )
     assert found == ['ask for class gpu rather than mig in request "gpu"']
+
+
+class TestShares:
+    SCENE = pool("a", gpu("x", memory="80Gi", extra={"allowMultipleAllocations": True}))
+
+    def theirs(self, memory):
+        body = held("theirs", "a/x", pods=("train",))
+        (result,) = body["status"]["allocation"]["devices"]["results"]
+        result |= {"shareID": "s", "consumedCapacity": {"memory": memory}}
+        return body
+
+    def told(self, **fields):
+        (free, *others) = changes(self.SCENE, self.theirs("50Gi"), claim("mine", request(**fields)))
+        assert free == "free once pod train ends (claim default/theirs)"
+        return others
+
+    def test_as_much_as_is_left_is_asked_for(self):
+        assert self.told(capacity={"requests": {"memory": "40Gi"}}) == [
+            'ask for at most 30Gi of capacity memory in request "gpu" (rather than 40Gi)'
+        ]
+
+    def test_a_request_without_an_amount_is_told_for_what_it_stands(self):
+        assert self.told() == [
+            (
+                'ask for at most 30Gi of capacity memory in request "gpu" (without an amount it '
+                "asks for 80Gi)"
+            )
+        ]
+
+    def test_of_a_device_of_which_nothing_is_left_no_amount_helps(self):
+        found = changes(self.SCENE, self.theirs("80Gi"), claim("mine"))
+        assert found == ["free once pod train ends (claim default/theirs)"]
+
+    def test_several_of_one_card_are_asked_for_by_several_requests(self):
+        amount = {"requests": {"memory": "10Gi"}}
+        about = explain("claim/mine", self.SCENE, claim("mine", request(count=2, capacity=amount)))
+        assert about.reasons == (
+            (
+                'request "gpu" asks for 2 devices, and gets one share of a device at most: for 2 '
+                "shares write 2 requests, of one each"
+            ),
+        )
+        each = [request(name=name, capacity=amount) for name in ("one", "two")]
+        assert explain("claim/mine", self.SCENE, claim("mine", *each)).verdict == "fits"
+
+    def test_of_cards_that_are_enough_and_in_use_that_is_not_the_reason(self):
+        two = pool("a", gpu("x"), gpu("y"))
+        about = explain("claim/mine", two, held("theirs", "a/x"), claim("mine", request(count=2)))
+        assert about.reasons == ()
