@@ -1,5 +1,6 @@
 """The smallest changes that would make claims fit, and what agreeing devices are free."""
 
+import pytest
 from explain_scene import A, C, claim, device_class, explain, gpu, held, pool, request
 
 from dra_driver.logic import nearest_miss
@@ -228,8 +229,10 @@ class TestTwoChangesAtOnce:
     def test_that_keep_more_come_first(self):
         found = explain(
             "claim/mine",
-            pool("a", gpu("y", memory="8Gi", architecture="Ampere")),
-            pool("b", gpu("x", memory="8Gi", architecture="Hopper", taint="broken")),
+            device_class(f"{A}.type == 'gpu'"),
+            device_class(f"{A}.type == 'mig'", name="mig"),
+            pool("a", gpu("y", type="gpu", memory="8Gi", architecture="Ampere")),
+            pool("b", gpu("x", type="mig", memory="80Gi", architecture="Hopper", taint="broken")),
             held("theirs", "a/y", pods=("train",)),
             claim("mine", request(BIG, HOPPER)),
         ).nearest
@@ -387,7 +390,7 @@ class TestShares:
         each = [request(name=name, capacity=amount) for name in ("one", "two")]
         assert explain("claim/mine", self.SCENE, claim("mine", *each)).verdict == "fits"
 
-    def test_of_cards_that_are_enough_and_in_use_that_is_not_the_reason(self):
-        two = pool("a", gpu("x"), gpu("y"))
-        about = explain("claim/mine", two, held("theirs", "a/x"), claim("mine", request(count=2)))
-        assert about.reasons == ()
+    @pytest.mark.parametrize("count", [2, 3])
+    def test_of_whole_cards_that_is_not_the_reason(self, count):
+        scene = [pool("a", gpu("x"), gpu("y")), held("theirs", "a/x")]
+        assert explain("claim/mine", *scene, claim("mine", request(count=count))).reasons == ()
