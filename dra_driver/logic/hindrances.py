@@ -235,7 +235,8 @@ class _About:
                 since = condition.get("lastTransitionTime")
                 yield self._hindrance(
                     f"its driver reports that it is not ready ({condition.get('reason')}"
-                    f"{f', since {since}' if since else ''}): {condition.get('message')}",
+                    f"{f', since {since}' if since else ''}): "
+                    f"{_short(condition.get('message') or '')}",
                     f"The log of driver {result.device.driver} on the node has more",
                     result,
                 )
@@ -271,6 +272,11 @@ def _listed(devices: Mapping[str, object]) -> str:
 
 
 _MOST = 8
+_LONGEST = 512
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _is_ready(body: Json, device: slices.DeviceId) -> bool:

@@ -218,6 +218,13 @@ class TestDevicesThatAreNotWell:
         )
 
 
+def test_a_report_without_end_is_cut():
+    down = ready(held("mine", "a/x"), "False", "MpsDaemonDown", "x" * 32768)
+    stopping, _ = told(pool("a", gpu("x")), down)
+    assert "x" * 512 + "…" in stopping[0]
+    assert len(stopping[0]) < 1000
+
+
 def test_a_pod_on_another_node_than_its_devices_is_told():
     scene = [pool("a", gpu("x")), pool("b", gpu("x")), held("mine", "a/x", pods=("train",))]
     bound = pod("train", claims={"gpu": "mine"}, nodeName="b")
