@@ -30,6 +30,7 @@ types: $(STAMP) ## Check types
 
 bench: $(STAMP) ## Measure the plugin against the embedded cluster, the allocator and the packing
 	@$(BIN)/python tests/bench/run.py
+	@$(BIN)/python tests/bench/waiting.py
 	@$(BIN)/python tests/bench/mig.py
 	@$(BIN)/python tests/bench/blocking.py
 	@$(BIN)/python tests/bench/allocator.py

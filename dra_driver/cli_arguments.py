@@ -128,7 +128,7 @@ def explain(commands: Commands) -> argparse.ArgumentParser:
         help="why a pod or claim has, would get, or cannot get devices; reads only",
         description="Tell which devices a pod's claims have or would get, or at which hurdle each "
         "device falls and what change would help. The exit status is 0 if they are allocated or "
-        "fit, 2 if they do not fit, 1 after an error.",
+        "fit, 2 if they do not fit or something is in the way, 1 after an error.",
         allow_abbrev=False,
     )
     parser.add_argument("target", nargs="?", metavar="pod/NAME | claim/NAME")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dra_driver.logic import explaining, snapshots, targets
+from dra_driver.logic import explaining, node_reports, snapshots, targets
 
 Json = dict[str, Any]
 
@@ -115,7 +115,7 @@ def explain(name: str, *bodies: Json) -> explaining.Explanation:
     return explaining.explain(targets.named(scene, name, "default"), scene)
 
 
-def fallen(report: explaining.Report, request_name: str = "gpu") -> list[tuple[int, str, str]]:
+def fallen(report: node_reports.Report, request_name: str = "gpu") -> list[tuple[int, str, str]]:
     """Count, hurdle and reason of each group of a request."""
     (found,) = [item for item in report.requests if item.request == request_name]
     return [(group.count, group.hurdle, group.reason) for group in found.groups]

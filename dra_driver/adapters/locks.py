@@ -7,12 +7,13 @@ dead process's locks.
 
 import collections
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import os
 import pathlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dra_driver import errors
 from dra_driver.adapters import patience
@@ -45,18 +46,26 @@ class Locks:
 
     @contextlib.contextmanager
     def hold(
-        self, names: Iterable[str], waiting: patience.Patience, *, most: int = MOST_WAITERS
+        self,
+        names: Iterable[str] | Mapping[str, str],
+        waiting: patience.Patience,
+        *,
+        most: int = MOST_WAITERS,
     ) -> Iterator[None]:
         """Hold all the names for the length of the block; `most` may wait for one before.
+
+        A mapping tells what messages call each, where people know it otherwise.
 
         Raises:
             Busy: one of them stayed taken for as long as there was patience, or too many others
                 wait for it already.
             errors.Abandoned: nobody waits any more.
         """
+        called = names if isinstance(names, Mapping) else {}
         with contextlib.ExitStack() as stack:
             for name in sorted(set(names)):
-                stack.enter_context(self._one(name, waiting, most))
+                wanted = _Wanted(name, called.get(name, name), most)
+                stack.enter_context(self._one(wanted, waiting))
             yield
 
     def waiting(self, name: str) -> int:
@@ -65,27 +74,27 @@ class Locks:
             return max(len(self._queues.get(name, ())) - 1, 0)
 
     @contextlib.contextmanager
-    def _one(self, name: str, waiting: patience.Patience, most: int) -> Iterator[None]:
-        turn = self._enter(name, most)
+    def _one(self, wanted: "_Wanted", waiting: patience.Patience) -> Iterator[None]:
+        turn = self._enter(wanted)
         try:
-            self._await_turn(name, turn, waiting)
-            self._acquire_byte(name, waiting)
+            self._await_turn(wanted, turn, waiting)
+            self._acquire_byte(wanted, waiting)
             try:
                 yield
             finally:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _offset(name))
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _offset(wanted.name))
         finally:
-            self._leave(name, turn)
+            self._leave(wanted.name, turn)
 
-    def _enter(self, name: str, most: int) -> threading.Event:
+    def _enter(self, wanted: "_Wanted") -> threading.Event:
         """Queue up; who is first has the lock, as far as this process is concerned."""
         turn = threading.Event()
         with self._guard:
-            queue = self._queues.setdefault(name, collections.deque())
-            if len(queue) > most:
+            queue = self._queues.setdefault(wanted.name, collections.deque())
+            if len(queue) > wanted.most:
                 raise Busy(
-                    f"{name} is in use, and {most} calls wait for it already; it is tried again "
-                    "with the next call"
+                    f"{wanted.called} is in use, and {wanted.most} calls wait for it already; it "
+                    "is tried again with the next call"
                 )
             queue.append(turn)
             if queue[0] is turn:
@@ -101,34 +110,45 @@ class Locks:
             else:
                 del self._queues[name]
 
-    def _await_turn(self, name: str, turn: threading.Event, waiting: patience.Patience) -> None:
+    def _await_turn(
+        self, wanted: "_Wanted", turn: threading.Event, waiting: patience.Patience
+    ) -> None:
         if turn.is_set():
             return
         # One event for both: that it is this one's turn, and that nobody waits any more.
         with waiting.waking(turn.set):
             turn.wait(waiting.left)
         with self._guard:
-            has_turn = self._queues[name][0] is turn
+            has_turn = self._queues[wanted.name][0] is turn
         if not has_turn:
             waiting.check()
-            raise _taken(name, "another call")
+            raise wanted.taken("another call")
 
-    def _acquire_byte(self, name: str, waiting: patience.Patience) -> None:
+    def _acquire_byte(self, wanted: "_Wanted", waiting: patience.Patience) -> None:
+        offset = _offset(wanted.name)
         while True:
             try:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             except BlockingIOError:
                 if not waiting.left:
-                    raise _taken(name, "another instance of the driver") from None
+                    raise wanted.taken("another instance of the driver") from None
                 waiting.sleep(POLL)
             else:
                 return
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A lock, what messages call it, and how many may wait for it."""
+
+    name: str
+    called: str
+    most: int
+
+    def taken(self, holder: str) -> Busy:
+        return Busy(f"{self.called} is in use by {holder}; it is tried again with the next call")
+
+
 def _offset(name: str) -> int:
     digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 2
-
-
-def _taken(name: str, holder: str) -> Busy:
-    return Busy(f"{name} is in use by {holder}; it is tried again with the next call")

@@ -158,7 +158,7 @@ class Attempts:
         self, ref: claims.ClaimRef, waiting: patience.Patience, most: int = locks.MOST_WAITERS
     ) -> Iterator[None]:
         """The claim, for somebody who is still waiting once its lock is held."""
-        with self._store.locks.hold([f"claim {ref.uid}"], waiting, most=most):
+        with self._store.locks.hold({f"claim {ref.uid}": f"claim {ref}"}, waiting, most=most):
             waiting.check()
             yield
 

@@ -13,7 +13,7 @@ from dra_driver.logic import explaining, snapshots, targets
 
 Json = dict[str, Any]
 
-FITS, DOES_NOT_FIT = 0, 2
+FINE, NOT_FINE = 0, 2
 """Exit statuses; an error is 1, and misuse 2 without an answer."""
 
 
@@ -44,8 +44,8 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     with reading.unchecked(files):
         explained = _explained(options, user_agent)
     explain_view.show(explained, screen, as_json=options.output == "json")
-    fits = all(each.verdict != explaining.DOES_NOT_FIT for each in explained)
-    return FITS if fits else DOES_NOT_FIT
+    fine = all(each.verdict in (explaining.ALLOCATED, explaining.FITS) for each in explained)
+    return FINE if fine else NOT_FINE
 
 
 def _explained(options: Options, user_agent: str) -> list[explaining.Explanation]:

@@ -5,7 +5,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import device_hurdles, explaining, granted
+from dra_driver.logic import (
+    device_hurdles,
+    explaining,
+    granted,
+    node_choice,
+    node_reports,
+    problems,
+)
 
 MOST = 10
 """Entries of a list that a table or paragraph shows; JSON has all."""
@@ -15,6 +22,8 @@ MOST_TABLES = 20
 
 _STYLES = {
     explaining.ALLOCATED: "green",
+    explaining.UNUSABLE: "red",
+    explaining.UNSTARTABLE: "red",
     explaining.FITS: "green",
     explaining.DOES_NOT_FIT: "red",
 }
@@ -36,6 +45,7 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     style = _STYLES[about.verdict]
     screen.block(terminal.Block(((f"{about.target}: ", "bold"), (about.verdict, style)), ()))
     screen.say("")
+    _list("The scheduler does not look for devices", about.blocked, screen)
     if about.problem is not None:
         _list("Stopped on every node by an error", _problem(about.problem), screen, most=100)
     _list("On every node", about.reasons, screen)
@@ -43,6 +53,8 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
         screen.table(_granted(about.allocated))
         unknown = any(item.prepared == granted.UNKNOWN for item in about.allocated)
         _list("Prepared or not", [granted.UNKNOWN] if unknown else [], screen)
+    _list("In the way", [f"{one}" for one in about.in_the_way if one.stops], screen)
+    _list("To know", [f"{one}" for one in about.in_the_way if not one.stops], screen)
     if about.options:
         screen.table(_options(about.options))
         _list("Why these", _reasons(about.options[0]), screen)
@@ -52,15 +64,25 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
         left = sum(len(report.nodes) for report in about.reports[MOST_TABLES:])
         screen.say(f"{left} more nodes, each different: --output json has all of them.")
         screen.say("")
-    misses = [f"{miss.change}  →  {', '.join(miss.devices)}" for miss in about.nearest]
-    if about.nearest:
-        _list("Would fit now with any one of these, the smallest change first", misses, screen)
-    elif about.verdict == explaining.DOES_NOT_FIT and about.problem is None:
-        screen.say("No single change that was tried would make it fit.")
-        screen.say("")
+    _nearest(about, screen)
     if about.groups:
         _list("Devices that agree", about.groups, screen)
     _list("Notes", about.notes, screen)
+
+
+def _nearest(about: explaining.Explanation, screen: terminal.Terminal) -> None:
+    misses = [f"{miss.change}  →  {', '.join(miss.devices)}" for miss in about.nearest]
+    if any(miss.together > 1 for miss in about.nearest):
+        _list(
+            "Would fit now with both changes of any one line; one alone is not enough",
+            misses,
+            screen,
+        )
+    elif about.nearest:
+        _list("Would fit now with any one of these, the smallest change first", misses, screen)
+    elif about.reports:
+        screen.say("No change that was tried would make it fit, and no two of them together.")
+        screen.say("")
 
 
 def _list(title: str, lines: Sequence[str], screen: terminal.Terminal, *, most: int = MOST) -> None:
@@ -70,17 +92,17 @@ def _list(title: str, lines: Sequence[str], screen: terminal.Terminal, *, most: 
         screen.say("")
 
 
-def _problem(problem: explaining.Problem) -> list[str]:
+def _problem(problem: problems.Problem) -> list[str]:
     lines = [problem.message]
     if problem.expression:
         lines += problem.expression.splitlines()
         if problem.column is not None and problem.line is not None:
             at = len(lines) - len(problem.expression.splitlines()) + problem.line
             lines.insert(at, " " * (problem.column - 1) + "^")
+    if problem.guarded:
+        lines += ["some devices have it and others lack it: write", *problem.guarded.splitlines()]
     if problem.elsewhere:
         lines += ["devices have:", *problem.elsewhere]
-    if problem.guarded:
-        lines += ["if some devices lack it, write:", *problem.guarded.splitlines()]
     return lines
 
 
@@ -95,7 +117,7 @@ def _granted(devices: Sequence[granted.Granted]) -> terminal.Table:
                 _device(item),
                 item.node or "any",
                 _config(item),
-                ", ".join(item.reserved_for) or "none",
+                ", ".join(_cut(item.reserved_for)) or "none",
                 "?" if item.prepared == granted.UNKNOWN else item.prepared,
             )
             for item in devices
@@ -119,10 +141,12 @@ def _config(item: granted.Granted) -> str:
     return "; ".join(shown) or "none: the driver's defaults"
 
 
-def _options(options: Sequence[explaining.Option]) -> terminal.Table:
+def _options(options: Sequence[node_choice.Option]) -> terminal.Table:
     rows: list[Sequence[terminal.Cell]] = []
     for option in options[:MOST]:
-        for index, pick in enumerate(option.picks or (explaining.Pick("", "", "no device"),)):
+        served = [node_choice.Pick("", name, "from the device plugin") for name in option.served]
+        nothing = node_choice.Pick("", "", "no device")
+        for index, pick in enumerate((*option.picks, *served) or (nothing,)):
             head = "" if index else option.node
             choice: terminal.Cell = ("first choice", "green") if option.first else ""
             rows.append((head, "" if index else choice, pick.claim, pick.request, pick.device))
@@ -135,11 +159,16 @@ def _options(options: Sequence[explaining.Option]) -> terminal.Table:
     )
 
 
-def _reasons(option: explaining.Option) -> list[str]:
+def _reasons(option: node_choice.Option) -> list[str]:
     lines = [
         f"{pick.request}: {pick.device} is the first in publishing order that does"
         + (f"; before it: {_summary(pick.before)}" if pick.before else "; none is before it")
         for pick in option.picks
+    ]
+    lines += [
+        f"{name}, which comes first in its list, is not to be had there: "
+        + (_summary(groups) or "no devices")
+        for name, groups in dict(pair for pick in option.picks for pair in pick.preferred).items()
     ]
     lines.append(
         f"node {option.node}: nodes that meet firstAvailable lists best come first, then those "
@@ -158,7 +187,7 @@ def _summary(groups: Iterable[device_hurdles.Group]) -> str:
     return ", ".join(told)
 
 
-def _report(report: explaining.Report, screen: terminal.Terminal) -> None:
+def _report(report: node_reports.Report, screen: terminal.Terminal) -> None:
     names = ", ".join(report.nodes[:MOST])
     more = f" and {len(report.nodes) - MOST} more" if len(report.nodes) > MOST else ""
     title = f"Node{'s' if len(report.nodes) > 1 else ''} {names}{more}"
@@ -184,7 +213,7 @@ def _filled(title: str, rows: Sequence[Sequence[terminal.Cell]]) -> terminal.Tab
     )
 
 
-def _rows(request: explaining.Request) -> Iterator[Sequence[terminal.Cell]]:
+def _rows(request: node_reports.Request) -> Iterator[Sequence[terminal.Cell]]:
     wanted = "all" if request.wanted is None else request.wanted
     head = f"{request.request} ({wanted} of {request.seen})"
     if not request.groups:

@@ -4,7 +4,7 @@ Source: Kubernetes 1.36 `structured/internal/incubating/consumable_capacity.go`.
 domain and the same name in the driver's domain are one capacity here; 1.36 compares the bare texts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from dra_driver.logic import usage
 from dra_driver.model import quantities, request_policies, slices
@@ -35,6 +35,15 @@ def consumption(device: slices.Device, driver: str, requested: Amounts) -> Amoun
     return taken
 
 
+def has(device: slices.Device, driver: str, name: str) -> bool:
+    """Whether the device has a capacity, by its bare name or that in the driver's domain."""
+    try:
+        _published_name(device, driver, name)
+    except Misfit:
+        return False
+    return True
+
+
 def has_room(device: slices.Device, taken: Amounts, *used: usage.Amounts) -> bool:
     """Whether the device has `taken` left, beside what others use."""
     return not any(_left(device, name, used) < amount.exact for name, amount in taken.items())
@@ -48,6 +57,26 @@ def describe_lack(device: slices.Device, taken: Amounts, used: usage.Amounts) ->
             shown = quantities.of_amount(left, device.capacity[name].format)
             return f"{name} {shown} left < {amount}"
     return ""
+
+
+def short(
+    device: slices.Device, driver: str, requested: Amounts, used: usage.Amounts
+) -> Iterator[tuple[str, quantities.Quantity, quantities.Quantity]]:
+    """The capacities of which less is left than a request takes: what is left, and what it takes.
+
+    By the name that the request has for it, or else the device. Nothing where it asks for one that
+    the device does not have.
+    """
+    try:
+        own = {_published_name(device, driver, name): name for name in requested}
+    except Misfit:
+        return
+    for name, whole in device.capacity.items():
+        asked = requested.get(own.get(name, name))
+        wanted = _rounded(asked, whole, device.policies.get(name))
+        left = _left(device, name, (used,))
+        if left < wanted.exact:
+            yield own.get(name, name), quantities.of_amount(left, whole.format), wanted
 
 
 def _left(device: slices.Device, name: str, used: tuple[usage.Amounts, ...]) -> quantities.Amount:

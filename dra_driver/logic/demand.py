@@ -1,18 +1,27 @@
 """What pending claims ask for, looked up and compiled once, for all nodes that may be tried."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dra_driver import errors
-from dra_driver.logic import selection
+from dra_driver.logic import misnamed, selection
 from dra_driver.model import claims, quantities, taints
 
+_MOST = 10
+"""Classes that a message names."""
 MAX_RESULTS = 32
 """Devices of one claim. Source: Kubernetes 1.36 `resource/v1.AllocationResultsMaxSize`."""
 
 
 class Aborted(errors.Rejected):
-    """An error that stops the allocation for the pod on every node, as the scheduler has it."""
+    """An error that stops the allocation for the pod on every node, as the scheduler has it.
+
+    `driver` is that of the device which an expression failed on; empty where there is none.
+    """
+
+    def __init__(self, message: str, driver: str = "") -> None:
+        super().__init__(message)
+        self.driver = driver
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +103,8 @@ def _want(
     device_class = classes.get(spec.device_class)
     if device_class is None:
         raise Aborted(
-            f"{where}: device class {spec.device_class} does not exist: "
-            "create it, or name one that `kubectl get deviceclasses` lists"
+            f"{where}: device class {spec.device_class} does not exist"
+            f"{_instead(spec.device_class, classes)}"
         )
     if spec.mode not in {claims.EXACT_COUNT, claims.ALL}:
         raise Aborted(
@@ -115,6 +124,14 @@ def _want(
         capacity={key: quantities.parse(str(value)) for key, value in requests.items()},
         rank=rank,
     )
+
+
+def _instead(name: str, classes: Collection[str]) -> str:
+    if near := misnamed.nearest_class(name, classes):
+        return f": if {' or '.join(near)} was meant, write that; else create it"
+    listed = sorted(classes)
+    more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
+    return f": create it, or name one that does: {', '.join(listed[:_MOST]) or 'none does'}{more}"
 
 
 def _compile(expressions: Sequence[str], where: str) -> tuple[selection.Selector, ...]:

@@ -24,7 +24,8 @@ class Fall:
     """Where one device falls, seen alone; with `Kind.FREE` nowhere.
 
     `failing` are the parts of the selector that do not hold, `values` says for each of them what
-    it met.
+    it met. `is_held` tells of any device whether claims have something of it, `holders` only where
+    they are what it falls at.
     """
 
     candidate: candidacy.Candidate
@@ -33,6 +34,7 @@ class Fall:
     failing: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     holders: tuple[snapshots.Holder, ...] = ()
+    is_held: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ def falls(
     found = []
     for candidate in listed:
         fall = _fall(want, candidate, node, free)
+        if candidate.id in holders:
+            fall = dataclasses.replace(fall, is_held=True)
         if fall.kind in _HELD:
             fall = dataclasses.replace(fall, holders=_holders(candidate, listed, holders, fall))
         found.append(fall)
@@ -101,7 +105,7 @@ def _fall(
         (want.selectors, hurdles.Kind.SELECTOR),
     ):
         for selector in selectors:
-            if not _holds(selector, candidate):
+            if not hurdles.all_hold([selector], candidate):
                 return _unselected(selector, candidate, kind)
     if not candidate.is_on(node):
         return Fall(candidate, hurdles.Kind.NODE)
@@ -109,13 +113,6 @@ def _fall(
     if hurdle is None:
         return Fall(candidate, hurdles.Kind.FREE)
     return Fall(candidate, hurdle.kind, hurdle.detail.removeprefix("(").removesuffix(")"))
-
-
-def _holds(selector: selection.Selector, candidate: candidacy.Candidate) -> bool:
-    try:
-        return selector.matches(candidate.device, candidate.id.driver)
-    except selection.EvaluationError:
-        return False
 
 
 def _unselected(

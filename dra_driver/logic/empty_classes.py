@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dra_driver.logic import candidacy, classes, demand, selection, snapshots
+from dra_driver.logic import classes, demand, hurdles, snapshots
 from dra_driver.model import sharing
 
 _DRIVER = snapshots.DRIVER
@@ -19,7 +19,9 @@ def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
         return
     for item in plan:
         for want in item.wants:
-            if not any(_is_of_class(candidate, want) for candidate in seen.values()):
+            if not any(
+                hurdles.all_hold(want.class_selectors, candidate) for candidate in seen.values()
+            ):
                 yield f'request "{want.name}": {_reason(want.device_class.name)}'
 
 
@@ -30,13 +32,3 @@ def _reason(name: str) -> str:
             f"{_DRIVER}; virtual machines need NVIDIA's own driver"
         )
     return f"no node sees a device of class {name}"
-
-
-def _is_of_class(candidate: candidacy.Candidate, want: demand.Want) -> bool:
-    try:
-        return all(
-            selector.matches(candidate.device, candidate.id.driver)
-            for selector in want.class_selectors
-        )
-    except selection.EvaluationError:
-        return False

@@ -61,7 +61,7 @@ def _granted(body: Json, snapshot: snapshots.Snapshot) -> Iterator[Granted]:
             claim=f"{claim.ref.namespace}/{claim.ref.name}",
             request=result.request,
             device=f"{result.device}",
-            node=_node(allocation) or snapshot.places.get(result.device) or "",
+            node=node_of(allocation) or snapshot.places.get(result.device) or "",
             admin_access=result.admin_access,
             share_id=result.share_id or "",
             consumed=tuple(
@@ -84,7 +84,7 @@ def _applies(config: claims.OpaqueConfig, result: claims.Result) -> bool:
     return not config.requests or bool(names.intersection(config.requests))
 
 
-def _node(allocation: claims.Allocation) -> str | None:
+def node_of(allocation: claims.Allocation) -> str | None:
     """The one node that an allocation is for, if its selector names one."""
     for term in (allocation.node_selector or {}).get("nodeSelectorTerms") or ():
         for field in term.get("matchFields") or ():
@@ -93,14 +93,23 @@ def _node(allocation: claims.Allocation) -> str | None:
     return None
 
 
-def _reported(body: Json, result: claims.Result) -> str | None:
+def reported(body: Json, result: claims.Result) -> Json | None:
+    """What the driver tells of a device in `status.devices` of its claim; None if it does not."""
     wanted = (result.device.driver, result.device.pool, result.device.device)
     for entry in (body.get("status") or {}).get("devices") or ():
         named = (entry["driver"], entry["pool"], entry["device"])
         if named == wanted and entry.get("shareID") == result.share_id:
-            told = [f"{item['type']}={item['status']}" for item in entry.get("conditions") or ()]
-            return f"reported by the driver: {', '.join(told) or 'without conditions'}"
+            found: Json = entry
+            return found
     return None
+
+
+def _reported(body: Json, result: claims.Result) -> str | None:
+    entry = reported(body, result)
+    if entry is None:
+        return None
+    told = [f"{item['type']}={item['status']}" for item in entry.get("conditions") or ()]
+    return f"reported by the driver: {', '.join(told) or 'without conditions'}"
 
 
 def _by_pods(namespace: str, users: Iterable[Json], snapshot: snapshots.Snapshot) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dra_driver.logic import candidacy, capacities, demand, selection
 from dra_driver.model import nodes
@@ -22,6 +22,10 @@ class Kind(enum.Enum):
     UNSUPPORTED = "not usable here"
     FREE = "free, which is too few"
     TOGETHER = "usable alone, but not together with the rest of the claim"
+
+
+BLOCKING_ALL = frozenset({Kind.IN_USE, Kind.TAINT, Kind.COUNTERS, Kind.UNSUPPORTED})
+"""Of one such device a request for All gets none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,6 +82,14 @@ def unusable(want: demand.Want, candidate: candidacy.Candidate) -> Hurdle | None
     return None
 
 
+def all_hold(selectors: Iterable[selection.Selector], candidate: candidacy.Candidate) -> bool:
+    """Whether expressions hold for a device; one that fails on it does not."""
+    try:
+        return all(one.matches(candidate.device, candidate.id.driver) for one in selectors)
+    except selection.EvaluationError:
+        return False
+
+
 def _first_false(
     selectors: Sequence[selection.Selector],
     want: demand.Want,
@@ -89,7 +101,8 @@ def _first_false(
             if not selector.matches(candidate.device, candidate.id.driver):
                 return selector
         except selection.EvaluationError as error:
-            raise demand.Aborted(f"{want}, {where}, device {candidate.id}: {error}") from error
+            told = f"{want}, {where}, device {candidate.id}: {error}"
+            raise demand.Aborted(told, candidate.id.driver) from error
     return None
 
 

@@ -280,6 +280,26 @@ def _notes(seen: Iterable[pools.Pool], held: _ByPool) -> Iterator[str]:
             if device.device not in pool.devices:
                 told = ", ".join(map(str, holders))
                 yield f"{device.device} is allocated and not published: {told}"
+            elif len(excluding := _excluding(device, holders)) > 1:
+                told = ", ".join(map(str, excluding))
+                yield (
+                    f"{device.device} is allocated to claims that exclude each other: {told}. "
+                    "Delete the pods of all but one"
+                )
+
+
+def _excluding(
+    device: slices.DeviceId, holders: Iterable[snapshots.Holder]
+) -> Sequence[snapshots.Holder]:
+    """Those who have something of a device, if one of them has the whole of it; else nobody."""
+    found: list[snapshots.Holder] = []
+    has_whole = False
+    for holder in holders:
+        for result in holder.allocation.results:
+            if result.device == device and not result.admin_access:
+                found.append(holder)
+                has_whole |= result.share_id is None
+    return list(dict.fromkeys(found)) if has_whole else ()
 
 
 def _without_pool(keys: Collection[usage.PoolKey], held: _ByPool) -> Iterator[str]:

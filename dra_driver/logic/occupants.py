@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dra_driver.logic import snapshots
-from dra_driver.model import claims, slices
+from dra_driver.logic import granted, snapshots
+from dra_driver.model import slices
 
 Json = dict[str, Any]
 
@@ -46,11 +46,12 @@ def of(device: slices.DeviceId, snapshot: snapshots.Snapshot) -> tuple[Occupant,
 
 def _occupants(device: slices.DeviceId, snapshot: snapshots.Snapshot) -> Iterator[Occupant]:
     for holder in snapshot.holders.get(device, ()):
-        status = snapshot.claims[holder.namespace, holder.claim].get("status") or {}
+        body = snapshot.claims[holder.namespace, holder.claim]
+        status = body.get("status") or {}
         for result in holder.allocation.results:
             if result.device != device:
                 continue
-            reported = _reported(status, result)
+            reported = granted.reported(body, result) or {}
             yield Occupant(
                 namespace=holder.namespace,
                 claim=holder.claim,
@@ -79,16 +80,6 @@ def _pods(namespace: str, status: Json, snapshot: snapshots.Snapshot) -> Iterato
         known = body is not None and body["metadata"].get("uid") == user.get("uid")
         phase = ((body or {}).get("status") or {}).get("phase") or "Pending"
         yield Pod(user["name"], phase if known else "")
-
-
-def _reported(status: Json, result: claims.Result) -> Json:
-    wanted = (result.device.driver, result.device.pool, result.device.device)
-    for entry in status.get("devices") or ():
-        named = (entry["driver"], entry["pool"], entry["device"])
-        if named == wanted and entry.get("shareID") == result.share_id:
-            found: Json = entry
-            return found
-    return {}
 
 
 def _mig_uuid(reported: Json) -> str:

@@ -11,6 +11,8 @@ from dra_driver.model import nodes, taints
 
 Json = dict[str, Any]
 
+SCHEDULER = "default-scheduler"
+"""Who places pods that name nobody."""
 MAX_CONSUMERS = 256
 """Pods that can share a claim. Source: `resource/v1.ResourceClaimReservedForMaxSize`."""
 
@@ -75,7 +77,7 @@ def is_done(body: Json) -> bool:
     return is_finished(body) or (deleted and not (body.get("spec") or {}).get("nodeName"))
 
 
-def is_pending(body: Json, scheduler: str = "default-scheduler") -> bool:
+def is_pending(body: Json, scheduler: str = SCHEDULER) -> bool:
     """Whether the pod waits for this scheduler to give it a node."""
     spec = body.get("spec") or {}
     return not (

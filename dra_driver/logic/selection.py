@@ -48,10 +48,15 @@ class EvaluationError(SelectorError):
     """The expression met a device that it has no answer for."""
 
     @property
+    def missing(self) -> str | None:
+        """The name that the device lacks, if that is what is wrong."""
+        match = _NO_SUCH_KEY.fullmatch(self.problem)
+        return match[1] if match else None
+
+    @property
     def guarded(self) -> str | None:
         """The expression to write instead, if an attribute or a capacity is missing."""
-        missing = _NO_SUCH_KEY.fullmatch(self.problem)
-        return guarded(self.expression, missing[1]) if missing else None
+        return guarded(self.expression, self.missing) if self.missing is not None else None
 
 
 class Selector:
@@ -82,8 +87,11 @@ class Selector:
 
     def explain(self, candidate: slices.Device, driver: str) -> tuple[Conjunct, ...]:
         """What each operand of the outermost `&&` gives for a device, and what it read."""
-        facts = device.Facts(candidate, driver)
-        return explaining.explain(self.expression, self._program.tree, facts)
+        return self._parts.explain(device.Facts(candidate, driver))
+
+    @functools.cached_property
+    def _parts(self) -> explaining.Parts:
+        return explaining.Parts(self.expression, self._program.tree)
 
     def _evaluate(self, facts: device.Facts) -> engine.Outcome:
         outcome, answers = self._program.evaluate(facts)

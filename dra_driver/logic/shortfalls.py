@@ -109,7 +109,7 @@ def _shortfall(want: demand.Want, fallen: Sequence[hurdles.Hurdle]) -> Shortfall
 def _is_too_few(wanted: int | None, fallen: Sequence[hurdles.Hurdle]) -> bool:
     if wanted is not None:
         return fallen.count(_TOGETHER) < wanted
-    return any(hurdle.kind in _BLOCKING_ALL for hurdle in fallen)
+    return any(hurdle.kind in hurdles.BLOCKING_ALL for hurdle in fallen)
 
 
 def _is_short(entry: Shortfall) -> bool:
@@ -118,9 +118,6 @@ def _is_short(entry: Shortfall) -> bool:
 
 _FREE = hurdles.Hurdle(hurdles.Kind.FREE)
 _TOGETHER = hurdles.Hurdle(hurdles.Kind.TOGETHER)
-_BLOCKING_ALL = frozenset(
-    {hurdles.Kind.IN_USE, hurdles.Kind.TAINT, hurdles.Kind.COUNTERS, hurdles.Kind.UNSUPPORTED}
-)
 KINDS = {
     reservations.Refusal.IN_USE: hurdles.Kind.IN_USE,
     reservations.Refusal.CAPACITY: hurdles.Kind.SHARES,

@@ -2,12 +2,12 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from dra_driver import errors
 from dra_driver.logic import classes as own_classes
-from dra_driver.logic import placing, pools, usage
+from dra_driver.logic import extended_resources, placing, pools, usage
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]
@@ -17,6 +17,11 @@ Key = tuple[str, str]
 GROUP = "resource.k8s.io/"
 DRIVER = "gpu.nvidia.com"
 """Whose classes stand in where a snapshot has none."""
+EXTENDED_RESOURCE = "nvidia.com/gpu"
+"""What its class of whole GPUs serves, as the chart makes it."""
+
+MOST_PODS = 4
+"""Pods of a claim that a message names."""
 
 _CLUSTER_WIDE = frozenset({"Node", "ResourceSlice", "DeviceClass"})
 _SAME_SHAPE = frozenset({"resource.k8s.io/v1", "resource.k8s.io/v1beta2"})
@@ -33,9 +38,14 @@ class Holder:
 
     def __str__(self) -> str:
         """As in messages: `claim default/a (pod train)`."""
-        plural = "s" if len(self.pods) > 1 else ""
-        used = f"pod{plural} {', '.join(self.pods)}" if self.pods else "reserved for no pod"
-        return f"claim {self.namespace}/{self.claim} ({used})"
+        return f"claim {self.namespace}/{self.claim} ({self.users or 'reserved for no pod'})"
+
+    @property
+    def users(self) -> str:
+        """The pods as in messages, not all if there are many; empty where there is none."""
+        more = f" and {len(self.pods) - MOST_PODS} more" if len(self.pods) > MOST_PODS else ""
+        names = ", ".join(self.pods[:MOST_PODS])
+        return f"pod{'s' if len(self.pods) > 1 else ''} {names}{more}" if self.pods else ""
 
 
 Holders = Mapping[slices.DeviceId, tuple[Holder, ...]]
@@ -62,6 +72,10 @@ class Snapshot:
     """What was missing or could not be read, and what was assumed instead."""
     slice_notes: tuple[str, ...]
     """Those of the notes that are about slices."""
+    extended: extended_resources.Classes
+    """Which classes serve extended resources."""
+    nodes_given: bool
+    """Whether Nodes were read, so that one which is missing does not exist."""
 
 
 def normalized(body: Json, namespace: str) -> Json:
@@ -145,6 +159,8 @@ def of(bodies: Iterable[Json]) -> Snapshot:
         },
         notes=tuple(notes),
         slice_notes=tuple(slice_notes),
+        extended=_extended(by_kind["DeviceClass"].values()),
+        nodes_given=bool(by_kind["Node"]),
     )
 
 
@@ -170,6 +186,13 @@ def _classes(bodies: Iterable[Json], notes: list[str]) -> Mapping[str, claims.De
         }
         notes.append(f"no DeviceClasses were given: assumed are {', '.join(sorted(found))}")
     return found
+
+
+def _extended(bodies: Collection[Json]) -> extended_resources.Classes:
+    if bodies:
+        return extended_resources.classes(bodies)
+    names = {body["metadata"]["name"] for body in own_classes.device_classes(DRIVER)}
+    return extended_resources.Classes({EXTENDED_RESOURCE: DRIVER}, names)
 
 
 def _nodes(

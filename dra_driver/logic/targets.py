@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.logic import placing, snapshots
+from dra_driver.logic import extended_resources, placing, snapshots
 from dra_driver.model import claims
 
 Json = dict[str, Any]
@@ -15,7 +15,8 @@ Json = dict[str, Any]
 class Target:
     """Claims that are allocated together; `bodies` as the API has them.
 
-    `pod` is None for a claim that is explained alone: then every node may take it.
+    `pod` is None for a claim that is explained alone: then every node may take it. `extended` is
+    the pod as the API has it if the last of the claims is one that the scheduler has yet to make.
     """
 
     title: str
@@ -25,6 +26,7 @@ class Target:
     notes: tuple[str, ...] = ()
     node: str = ""
     """Where the pod runs, if it does."""
+    extended: Json | None = None
     blocked: tuple[str, ...] = ()
     """Why the scheduler does not even look for devices."""
 
@@ -39,13 +41,23 @@ def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
     known = snapshot.pods if kind == "pod" else snapshot.claims
     body = known.get((namespace, plain))
     if body is None:
-        others = sorted(each for space, each in known if space == namespace)
-        listed = ", ".join(others[:20]) or "none"
-        raise errors.Rejected(
-            f"{kind} {namespace}/{plain} does not exist; there {_are(len(others))}: {listed}. "
-            "Name its namespace with -n"
-        )
+        raise errors.Rejected(_absent(kind, namespace, plain, known))
     return _of_pod(snapshot, body) if kind == "pod" else _of_claim(body)
+
+
+def _absent(kind: str, namespace: str, name: str, known: Iterable[snapshots.Key]) -> str:
+    listed = list(known)
+    if elsewhere := sorted(space for space, each in listed if each == name):
+        return (
+            f"{kind} {namespace}/{name} does not exist; one of that name is in namespace "
+            f"{', '.join(elsewhere)}: name it with -n"
+        )
+    others = sorted(each for space, each in listed if space == namespace)
+    shown = ", ".join(others[:20]) or "none"
+    return (
+        f"{kind} {namespace}/{name} does not exist; there {_are(len(others))}: {shown}. Name its "
+        "namespace with -n"
+    )
 
 
 def split(name: str) -> tuple[str, str]:
@@ -70,7 +82,7 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
     """
     listed = list(bodies)
     pods = [pod for body in listed if (pod := _pod(body)) is not None]
-    found = [_of_pod(snapshot, pod) for pod in pods if pod["spec"].get("resourceClaims")]
+    found = [_of_pod(snapshot, pod) for pod in pods if _has_claims(snapshot, pod)]
     used = {name for pod in pods for name in _names(pod)}
     for body in listed:
         name = (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
@@ -83,10 +95,17 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
             found.append(dataclasses.replace(_of_claim(made), title=f"template {_name(body)}"))
     if not found:
         raise errors.Rejected(
-            "the manifest has no pod with spec.resourceClaims, no ResourceClaim and no "
-            "ResourceClaimTemplate: there is nothing to explain"
+            "the manifest has no pod with spec.resourceClaims or an extended resource that a "
+            "DeviceClass serves, no ResourceClaim and no ResourceClaimTemplate: there is nothing "
+            "to explain"
         )
     return tuple(found)
+
+
+def _has_claims(snapshot: snapshots.Snapshot, pod: Json) -> bool:
+    return bool(
+        pod["spec"].get("resourceClaims") or extended_resources.claim(pod, snapshot.extended)
+    )
 
 
 def _pod(body: Json) -> Json | None:
@@ -98,7 +117,9 @@ def _pod(body: Json) -> Json | None:
     template = spec.get("template")
     if not isinstance(template, dict) or "containers" not in (template.get("spec") or {}):
         return None
-    return {"kind": body["kind"], "metadata": body["metadata"], "spec": template["spec"]}
+    count = spec.get("parallelism") or spec.get("replicas") or 1
+    pod = {"kind": body["kind"], "metadata": body["metadata"], "spec": template["spec"]}
+    return pod | ({"count": count} if count > 1 else {})
 
 
 def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
@@ -113,45 +134,126 @@ def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
 def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
     pod = placing.parse(body)
     kind = body.get("kind", "Pod").lower()
-    bodies = [_claim(snapshot, pod, item) for item in pod.claims]
-    if not bodies:
-        raise errors.Rejected(
-            f"{kind} {pod.namespace}/{pod.name} has no spec.resourceClaims: "
-            "there is nothing to explain"
-        )
-    notes = [
-        f"containers ask for {name}: extended resources are not explained, only resourceClaims"
-        for name in pod.extended_resources
-    ]
     title = f"{kind} {pod.namespace}/{pod.name}"
+    spec = body.get("spec") or {}
+    node = str(spec.get("nodeName") or "")
+    named = [_claim(snapshot, pod, item) for item in pod.claims]
+    special = _special(snapshot, body)
+    made = None if special or node else extended_resources.claim(body, snapshot.extended)
+    bodies = [*named, *(each for each in (special, made) if each is not None)]
+    if not bodies and not (node and pod.extended_resources):
+        why = _nothing(pod, spec.get("resourceClaims"))
+        raise errors.Rejected(f"{title} {why}: there is nothing to explain")
     return Target(
         title=title,
         pod=pod,
         claims=tuple(map(claims.parse, bodies)),
         bodies=tuple(bodies),
-        notes=tuple(notes),
-        node=str((body.get("spec") or {}).get("nodeName") or ""),
+        notes=tuple(_notes(snapshot, body, pod, special or made)),
+        node=node,
+        extended=body if made else None,
         blocked=tuple(_blocked(pod, body, bodies)),
     )
 
 
+def _special(snapshot: snapshots.Snapshot, pod: Json) -> Json | None:
+    """The claim that the scheduler made for the pod's extended resources; None if there is none."""
+    metadata = pod["metadata"]
+    if (name := extended_resources.claim_name(pod)) is not None:
+        return snapshot.claims.get((metadata["namespace"], name))
+    for (namespace, _), claim in snapshot.claims.items():
+        annotations = claim["metadata"].get("annotations") or {}
+        owners = {each["uid"] for each in claim["metadata"].get("ownerReferences") or ()}
+        made = annotations.get(extended_resources.ANNOTATION) == "true"
+        if made and namespace == metadata["namespace"] and metadata["uid"] in owners:
+            return claim
+    return None
+
+
+def _nothing(pod: placing.Pod, claimed: object) -> str:
+    """Why no claim is for the pod."""
+    if claimed:
+        return "needs no claim, though it has spec.resourceClaims: its status says so"
+    if not pod.extended_resources:
+        return "has no spec.resourceClaims, and its containers ask for no extended resource"
+    names = ", ".join(pod.extended_resources)
+    return (
+        f"has no spec.resourceClaims, and no DeviceClass serves {names}: either a device plugin "
+        "has to offer that, or a class has to have it as spec.extendedResourceName"
+    )
+
+
+def _notes(
+    snapshot: snapshots.Snapshot, body: Json, pod: placing.Pod, special: Json | None
+) -> Iterator[str]:
+    if "count" in body:
+        yield f"one of its {body['count']} pods is explained: each needs as much"
+    scheduler = (body.get("spec") or {}).get("schedulerName") or placing.SCHEDULER
+    if scheduler != placing.SCHEDULER:
+        yield f"the pod is for scheduler {scheduler}, which may decide otherwise"
+    if special is not None:
+        yield from extended_resources.mappings(body, snapshot.extended)
+    name = extended_resources.claim_name(body)
+    if special is None and name is not None:
+        yield f"claim {name}, which was made for its extended resources, does not exist any more"
+    for resource in pod.extended_resources:
+        served_by = snapshot.extended.of(resource)
+        if served_by is None:
+            yield (
+                f"containers ask for {resource}, which no DeviceClass serves: a device plugin has "
+                "to offer it, and what is free of it is not explained"
+            )
+        elif name is None and special is None:
+            yield f"{resource} comes from a device plugin of its node: no claim was made for it"
+        elif name is None:
+            yield (
+                f"{resource} is served by class {served_by}, with a claim that the scheduler "
+                "makes: that needs Kubernetes 1.36, or the feature gate DRAExtendedResource. "
+                f"Without it the pod waits with `Insufficient {resource}`"
+            )
+
+
 def _blocked(pod: placing.Pod, body: Json, bodies: Iterable[Json]) -> Iterator[str]:
-    gates = (body.get("spec") or {}).get("schedulingGates") or ()
-    if gates:
-        names = ", ".join(gate["name"] for gate in gates)
-        yield f"the pod has scheduling gates ({names}): it waits until they are removed"
+    if (reason := _pod_blocked(body)) is not None:
+        yield reason
     of_template = {item.claim for item in pod.claims if item.template is not None}
     for claim in bodies:
         metadata, status = claim["metadata"], claim.get("status") or {}
         name = f"claim {_name(claim)}"
-        if "deletionTimestamp" in metadata:
-            yield f"{name} is being deleted: delete the pod too, or wait for a new claim"
+        yield from _claim_blocked(claim)
         owners = [owner["uid"] for owner in metadata.get("ownerReferences") or ()]
         if metadata["name"] in of_template and pod.uid not in owners:
             yield f"{name} was not made for this pod: rename or delete it"
         users = [user["uid"] for user in status.get("reservedFor") or ()]
         if pod.uid not in users and len(users) >= placing.MAX_CONSUMERS:
             yield f"{name} is in use by {len(users)} pods, the most allowed: make another claim"
+
+
+def _pod_blocked(body: Json) -> str | None:
+    """Why no scheduler looks for devices of a pod whose claims have none."""
+    spec, gates = body.get("spec") or {}, (body.get("spec") or {}).get("schedulingGates") or ()
+    if placing.is_finished(body):
+        phase = body["status"]["phase"]
+        return f"the pod has ended ({phase}): its claims are given back, and it gets no others"
+    if "deletionTimestamp" in body["metadata"]:
+        return "the pod is being deleted: it gets no devices any more"
+    if node := spec.get("nodeName"):
+        return (
+            f"the pod was bound to node {node} by hand (spec.nodeName), past the scheduler, which "
+            "gives devices: take that out of the pod, and write a nodeSelector in its place"
+        )
+    if gates:
+        names = ", ".join(gate["name"] for gate in gates)
+        return f"the pod has scheduling gates ({names}): it waits until they are removed"
+    return None
+
+
+def _claim_blocked(claim: Json) -> Iterator[str]:
+    if "deletionTimestamp" in claim["metadata"]:
+        yield (
+            f"claim {_name(claim)} is being deleted: it gets no devices any more. A pod that names "
+            "it waits for another of that name, one with a template gets another"
+        )
 
 
 def _claim(snapshot: snapshots.Snapshot, pod: placing.Pod, item: placing.PodClaim) -> Json:
@@ -164,9 +266,21 @@ def _claim(snapshot: snapshots.Snapshot, pod: placing.Pod, item: placing.PodClai
     if found is None:
         raise errors.Rejected(
             f"pod {pod.namespace}/{pod.name}, resourceClaims {item.name}: {kind} "
-            f"{pod.namespace}/{name} does not exist: create it, or correct the name"
+            f"{pod.namespace}/{name} does not exist: {_remedy(snapshot, item, kind, name)}"
         )
     return found if kind == "claim" else _made(found, f"{pod.name}-{item.name}-*")
+
+
+def _remedy(snapshot: snapshots.Snapshot, item: placing.PodClaim, kind: str, name: str) -> str:
+    if kind == "claim" and item.template is not None:
+        return f"it was made of template {item.template}. Wait for another, or make the pod again"
+    known = snapshot.claims if kind == "claim" else snapshot.templates
+    if elsewhere := sorted(space for space, each in known if each == name):
+        return (
+            f"create it there; that in namespace {', '.join(elsewhere)} is for pods of that "
+            "namespace alone"
+        )
+    return "create it, or correct the name"
 
 
 def _made(template: Json, name: str) -> Json:
@@ -180,7 +294,13 @@ def _made(template: Json, name: str) -> Json:
 
 
 def _of_claim(body: Json) -> Target:
-    return Target(f"claim {_name(body)}", None, (claims.parse(body),), (body,))
+    return Target(
+        title=f"claim {_name(body)}",
+        pod=None,
+        claims=(claims.parse(body),),
+        bodies=(body,),
+        blocked=tuple(_claim_blocked(body)),
+    )
 
 
 def _name(body: Json) -> str:

@@ -18,16 +18,19 @@ class Node:
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     taints: Taints = ()
     unschedulable: bool = False
+    offered: Mapping[str, int] | None = None
+    """What device plugins offer there, by extended resource; None where the node does not tell."""
 
 
 def parse(body: Json) -> Node:
     """The node in a core/v1 object."""
-    spec = body.get("spec") or {}
+    spec, allocatable = body.get("spec") or {}, (body.get("status") or {}).get("allocatable")
     return Node(
         name=body["metadata"]["name"],
         labels=body["metadata"].get("labels") or {},
         taints=tuple(taints.parse_taint(item) for item in spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
+        offered=_offered(allocatable) if allocatable else None,
     )
 
 
@@ -43,6 +46,15 @@ def only(node: str) -> Json:
     """The selector of exactly one node, as the scheduler writes it into an allocation."""
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+
+
+def _offered(allocatable: Json) -> Mapping[str, int]:
+    """Extended resources have a domain and are whole numbers."""
+    return {
+        name: int(str(amount))
+        for name, amount in allocatable.items()
+        if "/" in name and str(amount).isdecimal()
+    }
 
 
 def _matches_term(term: Mapping[str, Any], node: Node) -> bool:

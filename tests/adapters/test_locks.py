@@ -105,6 +105,22 @@ def test_a_name_that_another_thread_holds_is_given_up_after_the_time(mine):
     assert is_free(mine, "gpu-0")
 
 
+def test_a_message_calls_what_is_locked_as_people_know_it(mine):
+    with mine.hold(["claim 1234"], patience.Patience(1)):
+        refused = []
+
+        def ask():
+            called = {"claim 1234": "claim default/train (1234)"}
+            with pytest.raises(errors.Retryable) as caught, mine.hold(called, patience.Patience(0)):
+                pass
+            refused.append(str(caught.value))
+
+        run(ask)
+    assert refused == [
+        "claim default/train (1234) is in use by another call; it is tried again with the next call"
+    ]
+
+
 def test_different_names_are_held_side_by_side(mine):
     together = threading.Barrier(2, timeout=60)
 

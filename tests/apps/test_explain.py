@@ -8,7 +8,19 @@ import pytest
 import yaml
 from control_plane import ControlPlane
 from control_plane import request as wire_request
-from explain_scene import C, claim, device_class, gpu, held, node, pod, pool, request, template
+from explain_scene import (
+    C,
+    claim,
+    device_class,
+    gpu,
+    held,
+    node,
+    pod,
+    pool,
+    request,
+    template,
+    wanted,
+)
 
 from dra_driver import cli
 
@@ -69,6 +81,50 @@ def test_an_allocated_claim_ends_with_0(explain, fleet):
     assert "not shown by the API" in out
 
 
+def test_an_allocated_claim_with_something_in_the_way_ends_with_2(explain, fleet, write):
+    status, out, _ = explain("claim/twin", *fleet, write("twin.yaml", held("twin", "b/x")))
+    assert status == 2
+    assert out.startswith("claim default/twin: allocated, with problems\n")
+    assert (
+        "In the way\n  claim default/twin, device gpu.example.com/b/x: claim default/theirs (pod "
+        "train) has it too. Delete the pods of one of the two claims\n"
+    ) in out
+
+
+def test_why_no_scheduler_looks_is_shown_and_no_table(explain, fleet, write):
+    gated = pod("new", claims={"gpu": "mine"}, schedulingGates=[{"name": "quota"}])
+    status, out, _ = explain("-f", write("gated.yaml", gated), *fleet)
+    assert status == 2
+    assert "The scheduler does not look for devices\n  the pod has scheduling gates" in out
+    assert "Node a" not in out
+    assert "No change" not in out
+
+
+def test_of_many_pods_some_are_shown(explain, fleet, write):
+    many = held("many", "a/x", pods=tuple(f"p{index}" for index in range(256)))
+    _, out, _ = explain("claim/many", *fleet, write("many.yaml", many))
+    assert re.search(r"p9,\s+and\s+246", out)
+    assert "p10" not in out
+
+
+def test_why_an_alternative_that_is_preferred_is_not_met_is_shown(explain, fleet, write):
+    asked = {"name": "gpu", "firstAvailable": [{"name": "big", **wanted(BIG)},
+                                               {"name": "any", **wanted()}]}  # fmt: skip
+    status, out, _ = explain("-f", write("list.yaml", claim("list", asked)), *fleet)
+    assert status == 0
+    assert (
+        "gpu/big, which comes first in its list, is not to be had there: 1 not matched by selector "
+        f"`{BIG}`\n"
+    ) in out
+
+
+def test_two_changes_at_once_are_shown_as_such(explain, write):
+    worn = pool("a", gpu("x", memory="8Gi", taint="worn"))
+    saved = write("worn.yaml", worn, device_class(), claim("mine", request(BIG)))
+    _, out, _ = explain("claim/mine", "--slices", saved)
+    assert "Would fit now with both changes of any one line; one alone is not enough\n" in out
+
+
 def test_what_the_driver_reports_is_shown_in_place_of_the_note(explain, fleet, write):
     ready = [{"type": "Ready", "status": "True"}]
     body = held("mine", "a/x")
@@ -123,12 +179,15 @@ def test_an_error_in_an_expression_is_pointed_at(explain, fleet, write):
     assert lines[at + 1].index("^") == lines[at].index("nope")
 
 
-def test_a_missing_attribute_is_shown_with_the_guard(explain, fleet, write):
-    text = "device.attributes['gpu.example.com'].nope == 1"
-    status, out, _ = explain("-f", write("bad.yaml", claim("bad", request(text))), *fleet)
+def test_an_attribute_that_some_devices_lack_is_shown_with_the_guard(explain, write):
+    text = "device.attributes['gpu.example.com'].numaNode == 1"
+    saved = write("saved.yaml", pool("a", gpu("x"), gpu("y", numaNode=1)), device_class())
+    status, out, _ = explain(
+        "-f", write("bad.yaml", claim("bad", request(text))), "--slices", saved
+    )
     assert status == 2
-    guarded = f'"nope" in device.attributes["gpu.example.com"] && {text}'
-    assert f"if some devices lack it, write:\n  {guarded}\n" in out
+    guarded = f'"numaNode" in device.attributes["gpu.example.com"] && {text}'
+    assert f"some devices have it and others lack it: write\n  {guarded}\n" in out
 
 
 def test_many_different_nodes_are_cut_in_tables(explain, write):

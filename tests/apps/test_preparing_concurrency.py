@@ -1,12 +1,14 @@
 """Calls at the same time: for one claim, for many, for one device."""
 
 import concurrent.futures
+import contextlib
 import functools
 
 import api_cluster
 import plugin_process
 import pytest
 
+from dra_driver.adapters import locks, patience
 from dra_driver.model import prepared
 from dra_driver.sim.api import options
 
@@ -119,6 +121,17 @@ def test_a_claim_that_waits_for_the_api_server_does_not_hold_up_another_gpu(
         kubelet.unprepare(quick)
         assert not waiting.done()
     assert waiting.result(api_cluster.DEADLINE) == [plugin_process.device(slow, "gpu-0")]
+
+
+def test_a_claim_that_is_being_worked_on_is_told_by_its_name(kubelet, cluster, machine):
+    ref = cluster.claim("gpu-0")
+    with (
+        contextlib.closing(locks.Locks(machine.plugin / "locks")) as other,
+        other.hold([f"claim {ref.uid}"], patience.Patience(1)),
+    ):
+        told = f"claim default/{ref.name} ({ref.uid}) is in use by another instance of the driver"
+        assert told in kubelet.refusal(ref, timeout=4)
+        assert told in kubelet.ask_unprepare(ref, timeout=4)[ref.uid].error
 
 
 def test_calls_that_wait_leave_room_for_the_unprepare_that_they_wait_for(

@@ -18,7 +18,7 @@ from explain_scene import (
     wanted,
 )
 
-from dra_driver.logic import explaining
+from dra_driver.logic import explaining, node_reports
 
 BIG = f"{C}.memory.compareTo(quantity('16Gi')) >= 0"
 SAME_NUMA = {"matchAttribute": "gpu.example.com/numa"}
@@ -56,6 +56,15 @@ class TestThatDoNotFit:
             'memory 8Gi < 16Gi, architecture "Turing" != "Hopper"',
         )
         assert groups["gpu.example.com/a/used",].holders == ("claim default/theirs (pod train)",)
+
+    def test_devices_that_are_enough_for_each_request_and_not_for_all_are_told_as_such(self):
+        scene = pool("a", gpu("x"), gpu("y"), gpu("z"))
+        asked = claim("mine", request(name="one", count=2), request(name="two", count=2))
+        (report,) = explain("claim/mine", scene, asked).reports
+        together = "usable alone, but not together with the rest of the claim"
+        assert fallen(report, "one") == fallen(report, "two") == [(3, together, "")]
+        (report,) = explain("claim/mine", scene, claim("mine", request(count=4))).reports
+        assert fallen(report) == [(3, "free", "")]
 
     def test_devices_of_another_class_fall_at_the_class(self):
         about = explain(
@@ -155,7 +164,7 @@ class TestThatDoNotFit:
         )
         assert about.verdict == explaining.DOES_NOT_FIT
         reason = "node(s) had untolerated taint {maintenance}"
-        assert about.reports == (explaining.Report(("a",), reason),)
+        assert about.reports == (node_reports.Report(("a",), reason),)
         assert [miss.change for miss in about.nearest] == [
             f"node a has the devices, but does not take the pod: {reason}"
         ]
@@ -168,7 +177,7 @@ class TestThatDoNotFit:
             claim("mine"),
             pod("train", claims={"gpu": "mine"}),
         )
-        assert about.reports == (explaining.Report(("a",), "node(s) were unschedulable"),)
+        assert about.reports == (node_reports.Report(("a",), "node(s) were unschedulable"),)
         assert about.nearest == ()
 
     def test_claims_on_different_nodes_are_told(self):
@@ -192,14 +201,43 @@ class TestThatTheSchedulerDoesNotLookAt:
 
     def problem(self, *bodies):
         about = explain("pod/train", self.SLICE, *bodies)
-        assert about.verdict == explaining.DOES_NOT_FIT
-        return about.problem.message
+        assert (about.verdict, about.problem) == (explaining.DOES_NOT_FIT, None)
+        (told,) = about.blocked
+        return told
 
     def test_a_pod_with_a_scheduling_gate(self):
         gated = pod("train", claims={"gpu": "mine"}, schedulingGates=[{"name": "quota"}])
         assert self.problem(claim("mine"), gated) == (
             "the pod has scheduling gates (quota): it waits until they are removed"
         )
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_a_pod_that_has_ended(self, phase):
+        ended = pod("train", claims={"gpu": "mine"}) | {"status": {"phase": phase}}
+        assert self.problem(claim("mine"), ended) == (
+            f"the pod has ended ({phase}): its claims are given back, and it gets no others"
+        )
+
+    def test_a_pod_that_is_being_deleted(self):
+        leaving = pod("train", claims={"gpu": "mine"})
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert self.problem(claim("mine"), leaving) == (
+            "the pod is being deleted: it gets no devices any more"
+        )
+
+    def test_a_pod_that_was_bound_by_hand(self):
+        bound = pod("train", templates={"gpu": "t"}, nodeName="a")
+        assert self.problem(template("t"), bound) == (
+            "the pod was bound to node a by hand (spec.nodeName), past the scheduler, which gives "
+            "devices: take that out of the pod, and write a nodeSelector in its place"
+        )
+
+    def test_a_claim_alone_that_is_being_deleted(self):
+        leaving = claim("mine")
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        about = explain("claim/mine", self.SLICE, leaving)
+        assert about.verdict == explaining.DOES_NOT_FIT
+        assert about.blocked[0].startswith("claim default/mine is being deleted")
 
     def test_a_claim_that_is_being_deleted(self):
         leaving = claim("mine")
@@ -217,52 +255,6 @@ class TestThatTheSchedulerDoesNotLookAt:
         full = held("mine", "a/x", pods=tuple(f"p{index}" for index in range(256)))
         told = self.problem(full, pod("train", claims={"gpu": "mine"}))
         assert told.startswith("claim default/mine is in use by 256 pods")
-
-
-class TestWithErrors:
-    def test_a_missing_attribute_is_told_with_the_guarded_expression(self):
-        text = f'{A}.nope == "x"'
-        about = explain("claim/mine", pool("a", gpu("x")), claim("mine", request(text)))
-        assert about.verdict == explaining.DOES_NOT_FIT
-        assert about.problem.expression == text
-        assert about.problem.guarded == f'"nope" in {A} && {text}'
-        assert "device gpu.example.com/a/x" in about.problem.message
-        assert (about.problem.line, about.problem.column) == (1, text.index("nope") + 1)
-
-    @pytest.mark.parametrize(
-        ("read", "path"),
-        [
-            (f"{A}.memory == 1", f"{C}.memory"),
-            ('device.attributes["else.example.com"].model == "x"', f"{A}.model"),
-            (f'{A}.MODEL == "x"', f"{A}.model"),
-            (f'{A}.modle == "x"', f"{A}.model"),
-            (f'{A}.root == "x"', 'device.attributes["pci.example.com"].root'),
-        ],
-    )
-    def test_what_devices_have_elsewhere_is_told(self, read, path):
-        device = gpu("x", memory="8Gi", model="h100", pci__root="r")
-        device["attributes"]["pci.example.com/root"] = device["attributes"].pop("pci/root")
-        about = explain("claim/mine", pool("a", device), claim("mine", request(read)))
-        assert about.problem.elsewhere == (path,)
-
-    def test_what_no_device_has_is_nowhere(self):
-        about = explain(
-            "claim/mine", pool("a", gpu("x", model="h")), claim("mine", request(f"{A}.zz"))
-        )
-        assert about.problem.elsewhere == ()
-
-    def test_a_syntax_error_is_told_with_its_place(self):
-        about = explain(
-            "claim/mine", pool("a", gpu("x")), claim("mine", request("device.driver ==\n  &&"))
-        )
-        assert (about.problem.line, about.problem.column) == (2, 3)
-        assert not about.problem.guarded
-
-    def test_a_class_that_does_not_exist_is_told(self):
-        about = explain("claim/mine", claim("mine", request(of_class="nope")))
-        assert about.problem.message.startswith(
-            'claim default/mine, request "gpu": device class nope does not exist'
-        )
 
 
 class TestThatFit:
@@ -317,6 +309,34 @@ class TestThatFit:
             ("b", ["gpu/big"]),
             ("a", ["gpu/any"]),
         ]
+
+    def test_why_what_is_preferred_is_not_to_be_had_is_told(self):
+        asked = {
+            "name": "gpu",
+            "firstAvailable": [{"name": "big", **wanted(BIG)}, {"name": "any", **wanted()}],
+        }
+        about = explain("claim/mine", pool("a", gpu("x", memory="8Gi")), claim("mine", asked))
+        ((name, (group,)),) = about.options[0].picks[0].preferred
+        assert (name, group.count, group.reason) == ("gpu/big", 1, BIG)
+
+    def test_a_toleration_that_does_not_keep_the_pod_is_told(self):
+        broken = gpu("x", extra={"taints": [{"key": "broken", "effect": "NoExecute"}]})
+        tolerations = [{"key": "broken", "operator": "Exists"}]
+        about = explain(
+            "claim/mine", pool("a", broken), claim("mine", request(tolerations=tolerations))
+        )
+        assert about.verdict == explaining.FITS
+        assert about.notes == (
+            (
+                'request "gpu" tolerates the device taint broken:NoExecute without `effect: '
+                "NoExecute`: pods start on such a device, and are ended at once"
+            ),
+        )
+        tolerations[0]["effect"] = "NoExecute"
+        about = explain(
+            "claim/mine", pool("a", broken), claim("mine", request(tolerations=tolerations))
+        )
+        assert (about.verdict, about.notes) == (explaining.FITS, ())
 
     def test_the_node_with_the_fewest_running_pods_comes_first(self):
         about = explain(

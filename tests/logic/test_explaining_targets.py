@@ -119,6 +119,33 @@ class TestTargets:
         with pytest.raises(errors.Rejected, match=r"claim default/nope does not exist.*mine"):
             explain("claim/nope", claim("mine"))
 
+    def test_one_that_exists_in_another_namespace_is_told_with_that(self):
+        theirs = claim("mine")
+        theirs["metadata"]["namespace"] = "team"
+        told = "one of that name is in namespace team: name it with -n"
+        with pytest.raises(errors.Rejected, match=told):
+            explain("claim/mine", theirs)
+        told = "create it there; that in namespace team is for pods of that namespace alone"
+        with pytest.raises(errors.Rejected, match=told):
+            explain("pod/train", theirs, pod("train", claims={"gpu": "mine"}))
+
+    def test_a_claim_of_a_template_that_is_gone_is_not_to_be_created(self):
+        made = pod("train", templates={"gpu": "t"})
+        made["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "old"}]}
+        with pytest.raises(errors.Rejected, match="it was made of template t"):
+            explain("pod/train", template("t"), made)
+
+    def test_a_pod_that_needs_no_claim_after_all_is_told_as_such(self):
+        spared = pod("train", templates={"gpu": "t"})
+        spared["status"] = {"resourceClaimStatuses": [{"name": "gpu"}]}
+        with pytest.raises(errors.Rejected, match="needs no claim, though"):
+            explain("pod/train", template("t"), spared)
+
+    def test_a_pod_for_another_scheduler_is_told_as_such(self):
+        theirs = pod("train", claims={"gpu": "mine"}, schedulerName="kai")
+        about = explain("pod/train", pool("a", gpu("x")), claim("mine"), theirs)
+        assert about.notes == ("the pod is for scheduler kai, which may decide otherwise",)
+
     @pytest.mark.parametrize("name", ["mine", "node/mine", "pod/"])
     def test_another_form_is_refused(self, name):
         with pytest.raises(errors.Rejected, match="allowed are pod/NAME and claim/NAME"):
@@ -139,7 +166,7 @@ class TestTargets:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {"name": "night"},
-            "spec": {"template": {"spec": inner["spec"]}},
+            "spec": {"parallelism": 3, "template": {"spec": inner["spec"]}},
         }
         cron = job | {
             "kind": "CronJob",
@@ -153,6 +180,12 @@ class TestTargets:
             "job team/night",
             "cronjob team/often",
             "template team/free",
+        ]
+        assert [target.notes for target in found] == [
+            (),
+            ("one of its 3 pods is explained: each needs as much",),
+            ("one of its 3 pods is explained: each needs as much",),
+            (),
         ]
 
 

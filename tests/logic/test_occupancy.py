@@ -342,3 +342,27 @@ def test_a_slice_that_cannot_be_read_is_noted():
     found = occupancy.of(snapshot(*bodies))
     [note] = found.notes
     assert note.startswith("ResourceSlice 1-n was left out, so its pool is incomplete: device ")
+
+
+def test_a_device_that_two_claims_have_as_a_whole_is_noted():
+    [node] = nodes(*on_demand("n"), held("a", "gpu-0", pods=("p",)), held("b", "gpu-0"))
+    assert node.notes == (
+        (
+            "gpu-0 is allocated to claims that exclude each other: claim default/a (pod p), claim "
+            "default/b (reserved for no pod). Delete the pods of all but one"
+        ),
+    )
+
+
+def test_shares_exclude_nobody_but_who_has_the_whole_device():
+    watcher = held("w", {"device": "gpu-0", "adminAccess": True})
+    shares = [
+        held(name, share("gpu-0", number), pods=(f"of-{name}",))
+        for number, name in enumerate(("a", "b"))
+    ]
+    assert nodes(*on_demand("n"), *shares, watcher)[0].notes == ()
+    [node] = nodes(*on_demand("n"), shares[0], held("c", "gpu-0"), watcher)
+    assert node.notes[0].startswith(
+        "gpu-0 is allocated to claims that exclude each other: claim default/a (pod of-a), claim "
+        "default/c (reserved for no pod)."
+    )

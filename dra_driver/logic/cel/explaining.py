@@ -5,9 +5,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dra_driver.logic.cel import device, engine, frames, syntax
+from dra_driver.logic.cel import device, engine, frames, memo, syntax
 from dra_driver.model import slices
 
+_Memo = memo.Memo["Conjunct"]
 _TABLES = frozenset({"attributes", "capacity"})
 
 
@@ -24,16 +25,27 @@ class Conjunct:
     reads: tuple[tuple[str, str], ...]
 
 
-def explain(expression: str, tree: syntax.Node, facts: device.Facts) -> tuple[Conjunct, ...]:
-    """Every conjunct on its own, in order, whatever the others give."""
-    explained = []
-    for part, whole in _conjuncts(tree):
-        evaluate, cost, size = engine.compile(whole)
-        outcome, answers = engine.run(evaluate, facts, cost=cost, size=size)
-        shown = outcome.text if isinstance(outcome, frames.Failure) else outcome
-        source = expression[part.start : part.end]
-        explained.append(Conjunct(source, shown, tuple(_reads(answers))))
-    return tuple(explained)
+class Parts:
+    """The operands of the outermost `&&` of an expression, compiled once."""
+
+    def __init__(self, expression: str, tree: syntax.Node) -> None:
+        """The expression compiles."""
+        self._parts = [
+            (expression[part.start : part.end], engine.compile(whole), _Memo())
+            for part, whole in _conjuncts(tree)
+        ]
+
+    def explain(self, facts: device.Facts) -> tuple[Conjunct, ...]:
+        """Every conjunct on its own, in order, whatever the others give."""
+        explained: list[Conjunct] = []
+        for source, (evaluate, cost, size), known in self._parts:
+            if not (found := known.find(facts)):
+                outcome, answers = engine.run(evaluate, facts, cost=cost, size=size)
+                shown = outcome.text if isinstance(outcome, frames.Failure) else outcome
+                found = (Conjunct(source, shown, tuple(_reads(answers))),)
+                known.learn(answers, found[0])
+            explained += found
+        return tuple(explained)
 
 
 def guarded(expression: str, missing: str) -> str | None:
