@@ -18,6 +18,7 @@ from dra_driver import (
     telemetry,
     webhook_settings,
 )
+from dra_driver.adapters import standard_error
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
@@ -37,9 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"dra-driver {options.command} --help lists what there is"
         )
     try:
-        sys.exit(options.run(options))
+        with standard_error.of_threads():
+            sys.exit(options.run(options))
     except errors.DriverError as error:
-        print(f"dra-driver: {error}", file=sys.stderr)  # noqa: T201 - the user's terminal
+        standard_error.say(f"dra-driver: {error}")
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the end, and what is told of it has one door
+        standard_error.trace(error)
         sys.exit(1)
 
 

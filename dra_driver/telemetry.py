@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 import prometheus_client
 import structlog
 
-from dra_driver import build
+from dra_driver import build, log_lines
 
 Logger = structlog.typing.FilteringBoundLogger
 LogFormat = Literal["auto", "console", "json"]
@@ -31,18 +31,25 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
     """Set logging up for the process: JSON lines, or text for a person at a terminal."""
     out = stream or sys.stderr
-    lines: Any = _Lines(out)
+    lines: Any = log_lines.Stream(out)
     console = log_format == "console" or (log_format == "auto" and out.isatty())
     # A trace without the values of variables: a token may be among them.
     trace = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     renderers: list[Any] = (
         [
+            structlog.processors.format_exc_info,
+            log_lines.capped,
+            log_lines.printable,
             structlog.dev.ConsoleRenderer(
                 colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
+            ),
         ]
         if console
-        else [structlog.processors.ExceptionRenderer(trace), structlog.processors.JSONRenderer()]
+        else [
+            structlog.processors.ExceptionRenderer(trace),
+            log_lines.capped,
+            structlog.processors.JSONRenderer(),
+        ]
     )
     structlog.configure(
         processors=[
@@ -55,27 +62,6 @@ def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None =
         logger_factory=structlog.WriteLoggerFactory(file=lines),
         cache_logger_on_first_use=False,
     )
-
-
-class _Lines:
-    """Where lines are written.
-
-    A full disk, or a reader that has gone, is no reason to give up what a line would tell of: half
-    a prepare, or a daemon's clients. The line is lost.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> None:
-        """One line."""
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        """Have it written now."""
-        with contextlib.suppress(OSError):
-            self._stream.flush()
 
 
 def logger(component: str) -> Logger:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver.logic import admitted, classes, config_choice, selection
-from dra_driver.model import claims, quantities, sharing, slices
+from dra_driver.model import claims, quantities, sharing, slices, texts
 
 LONGEST = 256
 LONGEST_READ = 1024
@@ -81,7 +81,9 @@ OPTIONAL_CAPACITY = (*_ENGINES, *_SLICES, "cores", "shares")
 def warnings(
     body: admitted.Admitted, entries: Sequence[config_choice.Entry], driver: str
 ) -> tuple[str, ...]:
-    """What will surprise about an object; `entries` are its configs, which are valid."""
+    """What will surprise about an object, of very much the first; `entries` are its configs, which
+    are valid.
+    """
     found = (
         *_not_offered(body, driver),
         *_tolerations(body, entries, driver),
@@ -89,7 +91,10 @@ def warnings(
         *_without_effect(body, entries, driver),
         *_selectors(body, driver),
     )
-    return tuple(_cut(text) for text in found)
+    told = [_cut(text) for text in found[: texts.MOST_PROBLEMS]]
+    left = len(found) - len(told)
+    more = [f"and {left} more warning{'' if left == 1 else 's'}"] if left else []
+    return (*told, *more)
 
 
 def _cut(text: str) -> str:

@@ -8,12 +8,13 @@ import re
 
 from dra_driver import errors
 from dra_driver.logic.cel import device, engine, explaining, frames, memo, syntax
-from dra_driver.model import slices
+from dra_driver.model import slices, texts
 
 MAX_LENGTH = 10 * 1024
 """Bytes of an expression; Kubernetes 1.36 `resource/v1.CELSelectorExpressionMaxLength`."""
 
 _SHOWN = 160
+_LONGEST_PROBLEM = 1024
 _NO_SUCH_KEY = re.compile(r"no such key: (.+)", re.DOTALL)
 
 Conjunct = explaining.Conjunct
@@ -28,9 +29,10 @@ class SelectorError(errors.Rejected):
 
     def __init__(self, expression: str, problem: str, position: int | None = None) -> None:
         """With the offset of the place in the expression, if there is one."""
-        super().__init__(f"CEL expression {shorten(expression)!r}: {problem}")
+        # An expression can be made of one name, or of one text, that is wrong.
+        self.problem = texts.capped(problem, _LONGEST_PROBLEM)
+        super().__init__(f"CEL expression {shorten(expression)!r}: {self.problem}")
         self.expression = expression
-        self.problem = problem
         self.line, self.column = _place(expression, position)
 
 

@@ -16,6 +16,8 @@ MOST_PROBLEMS = 10
 """Problems in one text; the others are counted."""
 _MOST_JOINED = MOST_BYTES - 512
 """Bytes of problems that are joined: there is room for what is said of them before and after."""
+_LONGEST_CHARACTER = 6
+"""Bytes: half a character is written as `\\ud800`."""
 _PLAIN = "\n\t"
 _STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """General categories (Unicode, chapter 4.5): controls; formats, among them those that turn the
@@ -24,29 +26,40 @@ direction of writing, and those without width; halves of characters; separators 
 
 def capped(text: str, most: int = MOST_BYTES) -> str:
     """The text in at most `most` bytes: of a longer one the beginning, and how much is left out."""
-    # As bytes it is never shorter.
-    if len(text) <= most // 4 or len(_encoded(text)) <= most:
+    if len(text) <= most // _LONGEST_CHARACTER or len(_encoded(text)) <= most:
         return text
     room = most - len(_encoded(_left_out(len(text))))
     shown = _encoded(text[:room])[: max(room, 0)].decode("utf-8", "ignore")
     return shown + _left_out(len(text) - len(shown))
 
 
+def told(text: str, most: int = MOST_BYTES) -> str:
+    """The text as it may leave the driver: printable, and capped."""
+    return capped(printable(text), most)
+
+
 def joined(texts: Sequence[str], *, more: int = 0, most: int = MOST_PROBLEMS) -> str:
     """Problems in one text, `a; b; and 3 more problems`, which leaves room for a head of 512 bytes.
 
-    `more` have been left out before.
+    It is printable. `more` problems have been left out before.
     """
-    told: list[str] = []
+    parts: list[str] = []
     room = _MOST_JOINED
     for text in texts[:most]:
-        shown = capped(text, _MOST_JOINED // 2)
+        shown = told(text, _MOST_JOINED // 2)
         room -= len(_encoded(shown))
         if room < 0:
             break
-        told.append(shown)
-    left = len(texts) - len(told) + more
-    return "; ".join([*told, *([f"and {_counted(left)}"] if left else [])])
+        parts.append(shown)
+    left = len(texts) - len(parts) + more
+    return "; ".join([*parts, *([f"and {_counted(left)}"] if left else [])])
+
+
+def quoted(value: object, most: int = 100) -> str:
+    """A value as `repr` has it, of a long one the beginning: for what a message refuses."""
+    if isinstance(value, str) and len(value) > most:
+        return repr(value[:most]) + _left_out(len(value) - most)
+    return capped(repr(value), 2 * most)
 
 
 def printable(text: str) -> str:

@@ -2,7 +2,9 @@
 
 import contextlib
 import functools
+import json
 
+import api_cluster
 import polling
 import pytest
 import reserved_port
@@ -55,6 +57,21 @@ def test_a_refusal_is_in_the_log_as_the_kubelet_hears_it(kubelet, cluster, plugi
     ref = cluster.claim(allocate=False)
     error = kubelet.refusal(ref)
     assert [line["level"] for line in plugin.log("prepare failed", reason=error)] == ["warning"]
+
+
+def test_a_config_of_10_kib_makes_neither_a_long_answer_nor_a_long_line(kubelet, cluster, plugin):
+    fields = {f"wrong{number}": 1 for number in range(650)}
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", **fields}
+    opaque = {"driver": api_cluster.DRIVER, "parameters": parameters}
+    assert 9_000 < len(json.dumps(parameters)) < 10 * 1024
+    configs = [{"source": "FromClaim", "opaque": opaque} for _ in range(3)]
+    ref = cluster.claim("gpu-0", config=configs)
+
+    error = kubelet.refusal(ref)
+
+    assert error.endswith(f"; and {3 * 650 - 10} more problems")
+    assert len(error.encode()) <= 4096
+    assert [line["reason"] for line in plugin.log("prepare failed", claim_uid=ref.uid)] == [error]
 
 
 def test_lines_of_claims_of_one_call_are_not_mixed_up(kubelet, cluster, plugin):
