@@ -1,21 +1,95 @@
-"""Where devices have what an expression looked for in the wrong place or by a wrong name."""
+"""Which attribute or capacity was meant by a name that devices do not have, and where it is."""
 
-import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dra_driver.logic import candidacy
+
+MOST = 3
+"""Names that are alike; what is like more of them is like none."""
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "arch": ("architecture",),
+    "bdf": ("pciBusID",),
+    "busid": ("pciBusID",),
+    "cc": ("cudaComputeCapability",),
+    "computecap": ("cudaComputeCapability",),
+    "computecapability": ("cudaComputeCapability",),
+    "cudaversion": ("cudaDriverVersion",),
+    "cudaruntimeversion": ("cudaDriverVersion",),
+    "family": ("architecture",),
+    "fbmemory": ("memory",),
+    "framebuffer": ("memory",),
+    "generation": ("architecture",),
+    "gpucores": ("cores",),
+    "gpumem": ("memory",),
+    "gpumemory": ("memory",),
+    "gpumodel": ("productName", "model"),
+    "gpuname": ("productName", "model"),
+    "gpuproduct": ("productName", "model"),
+    "gputype": ("productName", "model"),
+    "gpuuuid": ("uuid",),
+    "id": ("uuid",),
+    "mem": ("memory",),
+    "memorybytes": ("memory",),
+    "memorymb": ("memory",),
+    "memorymib": ("memory",),
+    "memorysize": ("memory",),
+    "memorytotal": ("memory",),
+    "migprofile": ("profile",),
+    "model": ("productName",),
+    "name": ("productName", "model"),
+    "numa": ("numaNode",),
+    "numaid": ("numaNode",),
+    "numanodeid": ("numaNode",),
+    "parent": ("parentUUID",),
+    "partitionprofile": ("profile",),
+    "pciaddr": ("pciBusID",),
+    "pciaddress": ("pciBusID",),
+    "pciebusid": ("pciBusID",),
+    "pciroot": ("pcieRoot",),
+    "product": ("productName", "model"),
+    "productname": ("model",),
+    "sm": ("multiprocessors",),
+    "smcount": ("multiprocessors",),
+    "sms": ("multiprocessors",),
+    "totalmemory": ("memory",),
+    "vmemory": ("memory",),
+    "vram": ("memory",),
+}
+"""What other drivers and sharing systems call what is published here: folded name to names.
+
+Of AMD's, Intel's and the example driver, HAMi, Volcano, and the labels of GPU feature discovery.
+"""
 
 _NO_SUCH_KEY = re.compile(r"no such key: (.+)", re.DOTALL)
 
 
-def elsewhere(problem: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ...]:
-    """Paths to read instead, after the run-time error `no such key: NAME`.
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Those of the `known` names that may be meant by one that is not known, sorted.
 
-    Those that end with the same name, upper and lower case apart; if there are none, those whose
-    names are alike.
+    Names are compared without their domain. Meant is the same name but for upper and lower case,
+    `-`, `_` and domain; else what other drivers' name stands for; else a name that few slips of
+    the keyboard are apart: one in a name of 3 to 5 characters, two up to 9, else three. Rather
+    none than a wrong one.
     """
+    by_name: dict[str, set[str]] = {}
+    for each in known:
+        by_name.setdefault(_folded(each), set()).add(each)
+    wanted = _folded(name)
+    candidates = [wanted, *map(_folded, ALIASES.get(wanted, ()))]
+    found = next((by_name[each] for each in candidates if each in by_name), None)
+    if found is None:
+        apart = {each: _slips(wanted, each) for each in by_name}
+        least = min(apart.values(), default=len(wanted))
+        close = [each for each, slips in apart.items() if slips == least <= _allowed(wanted)]
+        found = {one for each in close for one in by_name[each]} if len(close) <= MOST else set()
+    return tuple(sorted(found))
+
+
+def elsewhere(problem: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ...]:
+    """Paths to read instead, after the run-time error `no such key: NAME`; see `nearest`."""
     missing = _NO_SUCH_KEY.fullmatch(problem)
     if missing is None:
         return ()
@@ -28,7 +102,32 @@ def elsewhere(problem: str, candidates: Iterable[candidacy.Candidate]) -> tuple[
             for qualified in names:
                 domain, _, name = qualified.rpartition("/")
                 path = f"device.{table}[{json.dumps(domain or candidate.id.driver)}].{name}"
-                paths.setdefault(name.lower(), set()).add(path)
-    wanted = missing[1].lower()
-    alike = [wanted] if wanted in paths else difflib.get_close_matches(wanted, sorted(paths))
-    return tuple(path for name in alike for path in sorted(paths[name]))
+                paths.setdefault(name, set()).add(path)
+    return tuple(path for name in nearest(missing[1], paths) for path in sorted(paths[name]))
+
+
+def _folded(name: str) -> str:
+    """What two spellings of a name have in common."""
+    return re.sub(r"[-_.]", "", name.rpartition("/")[2]).lower()
+
+
+def _allowed(name: str) -> int:
+    """How many slips may be between a name and what it was to be."""
+    return sum(len(name) >= least for least in (3, 6, 10))
+
+
+def _slips(one: str, other: str) -> int:
+    """How many characters are to be put in, left out, replaced or swapped with the next.
+
+    The optimal string alignment distance.
+    """
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for index, left in enumerate(one):
+        earlier, before, row = before, row, [index + 1]
+        for at, right in enumerate(other):
+            best = min(before[at + 1] + 1, row[at] + 1, before[at] + (left != right))
+            if at and index and left == other[at - 1] and right == one[index - 1]:
+                best = min(best, earlier[at - 1] + 1)
+            row.append(best)
+    return row[-1]
