@@ -20,6 +20,7 @@ from dra_driver.logic import (
     placing,
     reservations,
     selection,
+    share_defaults,
     snapshots,
     targets,
 )
@@ -113,7 +114,8 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
         for each in granted.of(body, snapshot)
     )
     pending = [claim for claim in target.claims if claim.allocation is None]
-    notes = (*snapshot.notes, *target.notes, *_unready(target))
+    shares = share_defaults.told(target.claims, snapshot)
+    notes = (*snapshot.notes, *target.notes, *_unready(target), *shares)
     about = Explanation(target.title, ALLOCATED, allocated=has, notes=notes)
     if not pending and (target.pod is None or target.node):
         return about

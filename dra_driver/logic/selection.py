@@ -7,7 +7,7 @@ import functools
 import re
 
 from dra_driver import errors
-from dra_driver.logic.cel import device, engine, explaining, frames, memo, syntax
+from dra_driver.logic.cel import device, engine, explaining, frames, memo, mentions, syntax
 from dra_driver.model import slices, texts
 
 MAX_LENGTH = 10 * 1024
@@ -18,6 +18,7 @@ _LONGEST_PROBLEM = 1024
 _NO_SUCH_KEY = re.compile(r"no such key: (.+)", re.DOTALL)
 
 Conjunct = explaining.Conjunct
+Mention = mentions.Mention
 
 
 class SelectorError(errors.Rejected):
@@ -86,6 +87,11 @@ class Selector:
         """What each operand of the outermost `&&` gives for a device, and what it read."""
         facts = device.Facts(candidate, driver)
         return explaining.explain(self.expression, self._program.tree, facts)
+
+    @functools.cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """The attributes and capacities that the expression names, each once."""
+        return mentions.of(self._program.tree)
 
     def _evaluate(self, facts: device.Facts) -> engine.Outcome:
         outcome, answers = self._program.evaluate(facts)

@@ -24,6 +24,9 @@ API_VERSION = "resource.nvidia.com/v1beta1"
 MOST_CLIENTS = 48
 """Clients of one MPS server on Volta to Hopper (NVIDIA, Multi-Process Service)."""
 
+MOST_MEMORY = 2**50
+"""Bytes of a limit: more than any device has, and few enough to compute with."""
+
 ALIASES: Mapping[str, str] = {
     "activeThreadPercentage": "defaultActiveThreadPercentage",
     "pinnedDeviceMemoryLimit": "defaultPinnedDeviceMemoryLimit",
@@ -40,7 +43,7 @@ def mebibytes(value: object) -> int:
     """The bytes of a memory limit, rounded down to whole MiB as in NVIDIA's driver.
 
     Raises:
-        errors.Rejected: it is no quantity, or less than 1Mi.
+        errors.Rejected: it is no quantity, less than 1Mi, or more than `MOST_MEMORY`.
     """
     advice = "write a quantity of memory, for example 10Gi"
     if not isinstance(value, str | int | float):
@@ -51,6 +54,8 @@ def mebibytes(value: object) -> int:
         raise errors.Rejected(advice) from error
     if whole < 1:
         raise errors.Rejected("write at least 1Mi: limits are in whole MiB")
+    if whole * sharing.MEBIBYTE > MOST_MEMORY:
+        raise errors.Rejected("write at most 1Pi: no device has as much")
     return whole * sharing.MEBIBYTE
 
 
@@ -80,7 +85,11 @@ def _text_keys(value: object) -> object:
 _MEMORY_SCHEMA: Mapping[str, Any] = {
     "anyOf": [
         {"type": "string", "pattern": _QUANTITY, "maxLength": 64},
-        {"type": "number", "exclusiveMinimum": sharing.MEBIBYTE - 1},
+        {
+            "type": "number",
+            "exclusiveMinimum": sharing.MEBIBYTE - 1,
+            "exclusiveMaximum": MOST_MEMORY + sharing.MEBIBYTE,
+        },
     ]
 }
 _Memory = Annotated[
