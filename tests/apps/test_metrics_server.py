@@ -1,13 +1,12 @@
 """The metrics port of a kubelet plugin, which every pod may reach, and its other work."""
 
 import contextlib
-import pathlib
-import re
 import resource
 import socket
 import sys
 
 import http_scene
+import limited
 import polling
 import pytest
 import reserved_port
@@ -37,10 +36,7 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def with_limits(limits):
-    """The command of a plugin whose process begins with these limits of a shell."""
-    script = f'{limits}; exec "$0" -m dra_driver kubelet-plugin "$@"'
-    return ["/bin/sh", "-c", script, sys.executable]
+PLUGIN = [sys.executable, "-m", "dra_driver", "kubelet-plugin"]
 
 
 def served(port):
@@ -54,7 +50,7 @@ def served(port):
 def test_idle_connections_to_the_metrics_do_not_keep_claims_from_being_prepared(
     own_plugin, own_cluster, metrics_port
 ):
-    command = with_limits(f"ulimit -n {FILES}")
+    command = limited.command(PLUGIN, soft=FILES, hard=FILES)
     plugin = own_plugin(metrics_address=f"127.0.0.1:{metrics_port}", command=command).start()
     own_cluster.wait_devices("gpu-0", "gpu-1")
     polling.until(lambda: served(metrics_port), what="metrics")
@@ -72,15 +68,9 @@ def test_idle_connections_to_the_metrics_do_not_keep_claims_from_being_prepared(
         plugin.kubelet.unprepare(ref)
 
 
-def soft_limit(pid):
-    text = pathlib.Path(f"/proc/{pid}/limits").read_text(encoding="utf-8")
-    return int(re.search(r"^Max open files +(\d+)", text, re.MULTILINE)[1])
-
-
 def test_the_plugin_raises_its_limit_of_open_files_as_far_as_it_may(own_plugin):
-    command = with_limits("ulimit -S -n 512; ulimit -H -n 4096")
-    plugin = own_plugin(command=command).start()
-    assert soft_limit(plugin.pid) == 4096
+    plugin = own_plugin(command=limited.command(PLUGIN)).start()
+    assert limited.soft_limit(plugin.pid) == 4096
 
 
 def test_metrics_have_the_build_and_nothing_else_is_served(own_plugin, metrics_port):
