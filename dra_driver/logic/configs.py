@@ -54,13 +54,13 @@ def decode(parameters: Mapping[str, Any], *, path: str) -> sharing.Config:
     kind, problems = _kind(parameters)
     if kind is None:
         raise InvalidConfig(f"config at {path} is invalid", problems)
-    read = configs.read(kind, parameters)
-    faults = read if isinstance(read, tuple) else ()
-    # Text is made of those alone that are told: a config of 10 KiB can have a thousand.
-    told = faults[: texts.MOST_PROBLEMS]
-    problems = (*map(_problem, told), *_contradictions(kind, parameters))
-    if isinstance(read, tuple) or problems:
-        left_out = len(faults) - len(told)
+    # No more than are told: a config of 10 KiB can have a thousand.
+    read = configs.read(kind, parameters, texts.MOST_PROBLEMS)
+    faults, left_out = (
+        (read.faults, read.left_out) if isinstance(read, configs.Refused) else ((), 0)
+    )
+    problems = (*map(_problem, faults), *_contradictions(kind, parameters))
+    if isinstance(read, configs.Refused) or problems:
         raise InvalidConfig(f"{kind} at {path} is invalid", problems, left_out)
     return sharing.Config(kind, _settings(read))
 

@@ -25,7 +25,7 @@ MOST_CLIENTS = 48
 """Clients of one MPS server on Volta to Hopper (NVIDIA, Multi-Process Service)."""
 
 MOST_MEMORY = 2**50
-"""Bytes of a limit: more than any device has, and few enough to compute with."""
+"""Bytes of a limit; no device has as many."""
 
 ALIASES: Mapping[str, str] = {
     "activeThreadPercentage": "defaultActiveThreadPercentage",
@@ -312,13 +312,23 @@ class Fault:
     allowed: tuple[str, ...]
 
 
-def read(kind: sharing.Kind, parameters: Mapping[str, Any]) -> Wire | tuple[Fault, ...]:
-    """The config in `parameters`, or everything that is wrong with its fields one by one."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """What is wrong with fields, one by one: the first, and how many more there are."""
+
+    faults: tuple[Fault, ...]
+    left_out: int
+
+
+def read(kind: sharing.Kind, parameters: Mapping[str, Any], most: int) -> Wire | Refused:
+    """The config in `parameters`, or what is wrong with at most so many of its fields."""
     model = _MODELS[kind]
     try:
         return model.model_validate(parameters)
     except pydantic.ValidationError as error:
-        return tuple(_fault(model, item) for item in error.errors(include_url=False))
+        found = error.errors(include_url=False)
+        told = tuple(_fault(model, item) for item in found[:most])
+        return Refused(told, len(found) - len(told))
 
 
 def schema(kind: sharing.Kind) -> dict[str, Any]:
@@ -374,9 +384,7 @@ def _models(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
 
 
 def _plain(value: Any, *, of_names: bool = False) -> Any:
-    """Without what says nothing and depends on pydantic's version: titles, null defaults, enums of
-    one.
-    """
+    """Without what depends on pydantic's version: titles, null defaults, enums of one."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, dict):
