@@ -11,7 +11,7 @@ import reserved_port
 import scraping
 import structlog.testing
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.apps import serving
 from dra_driver.model import claims
 from dra_driver.sim.api import options
@@ -72,6 +72,22 @@ def test_a_config_of_10_kib_makes_neither_a_long_answer_nor_a_long_line(kubelet,
     assert error.endswith(f"; and {3 * 650 - 10} more problems")
     assert len(error.encode()) <= 4096
     assert [line["reason"] for line in plugin.log("prepare failed", claim_uid=ref.uid)] == [error]
+
+
+@pytest.mark.parametrize("kind", [errors.Rejected, errors.Retryable, ValueError])
+def test_whatever_an_error_says_the_answer_is_short_and_steers_no_terminal(kind):
+    class Failing:
+        def prepare(self, _ref, _seconds):
+            raise kind("why \x1b[2J\u202e\ud800 " + "x" * 256_000)
+
+    service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node-1"))
+    service.ready(Failing())
+    ref = claims.ClaimRef("default", "some", claims.ClaimUid("uid-1"))
+    with structlog.testing.capture_logs():
+        answer = service.prepare([ref], 60)[ref.uid]
+    assert r"why \u001b[2J\u202e\ud800 xxx" in answer.error
+    assert len(answer.error.encode()) <= 4096
+    assert answer.error.isprintable()
 
 
 def test_lines_of_claims_of_one_call_are_not_mixed_up(kubelet, cluster, plugin):
