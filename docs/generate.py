@@ -40,7 +40,8 @@ A setting is a flag, an environment variable and a key of a YAML file (`--config
 `DRA_DRIVER_CONFIG`) at once; of several the flag wins, then the variable, then the file. A variable
 that is empty counts as one that is not set. An unknown flag or key is an error, and so is an
 unknown variable that begins with `DRA_DRIVER_`. `--adopt-foreign-mig` alone is `true`.
-YAML reads a bare `off` as false: in a file write `"off"`.
+YAML reads a bare `off` as false: in a file write `"off"`. Files are understood as kubectl
+understands manifests, and have at most 1 MiB.
 
 With the chart a setting is a value, or is set by the chart, since it follows from how the pod is
 made; the values that it follows from are in brackets. "—": it is not set, and the default stands.

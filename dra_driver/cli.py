@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dra_driver import (
+    build,
     cli_arguments,
     controller_settings,
     errors,
@@ -17,11 +18,12 @@ from dra_driver import (
     telemetry,
     webhook_settings,
 )
+from dra_driver.adapters import standard_error
 
 if TYPE_CHECKING:
     from dra_driver.apps import node_agent
 
-VERSION = "0.1.0"
+VERSION = build.VERSION
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals to end; SIGHUP: the terminal was closed."""
 
@@ -36,9 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"dra-driver {options.command} --help lists what there is"
         )
     try:
-        sys.exit(options.run(options))
+        with standard_error.of_threads():
+            sys.exit(options.run(options))
     except errors.DriverError as error:
-        print(f"dra-driver: {error}", file=sys.stderr)  # noqa: T201 - the user's terminal
+        standard_error.say(f"dra-driver: {error}")
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the end, and what is told of it has one door
+        standard_error.trace(error)
         sys.exit(1)
 
 
@@ -183,7 +189,7 @@ def _add_webhook(commands: cli_arguments.Commands) -> None:
 def _webhook(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()
     config = _settings(webhook_settings.Webhook, options)
-    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    _begin(config)
     from dra_driver.apps import webhook  # noqa: PLC0415 - only what a command needs
 
     webhook.Webhook(
@@ -212,7 +218,7 @@ def _add_controller(commands: cli_arguments.Commands) -> None:
 def _controller(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()
     config = _settings(controller_settings.Controller, options)
-    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    _begin(config)
     from dra_driver.adapters import kube  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import controller  # noqa: PLC0415 - as above
 
@@ -279,13 +285,21 @@ def _stop_on_signals() -> threading.Event:
 
 def _kubelet_plugin(options: argparse.Namespace) -> int:
     config = _settings(settings.KubeletPlugin, options)
-    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    _begin(config)
     from dra_driver.apps import kubelet_plugin  # noqa: PLC0415 - only what a command needs
 
     kubelet_plugin.KubeletPlugin(
         config, lambda: _hardware(config), user_agent=f"dra-driver/{VERSION} kubelet-plugin"
     ).run(_stop_on_signals())
     return 0
+
+
+def _begin(config: settings.Settings) -> None:
+    """What goes on until it is told to end has a log, and room for connections."""
+    telemetry.configure(level=config.log_level, log_format=config.log_format)
+    from dra_driver.adapters import open_files  # noqa: PLC0415 - only what a command needs
+
+    open_files.allow_many()
 
 
 def _settings(model: type[settings.T], options: argparse.Namespace) -> settings.T:

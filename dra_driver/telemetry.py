@@ -5,6 +5,7 @@ once with `bound` and is then on every line of that thread.
 """
 
 import contextlib
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,8 @@ from typing import Any, Literal, TextIO
 
 import prometheus_client
 import structlog
+
+from dra_driver import build, log_lines
 
 Logger = structlog.typing.FilteringBoundLogger
 LogFormat = Literal["auto", "console", "json"]
@@ -28,18 +31,25 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
     """Set logging up for the process: JSON lines, or text for a person at a terminal."""
     out = stream or sys.stderr
-    lines: Any = _Lines(out)
+    lines: Any = log_lines.Stream(out)
     console = log_format == "console" or (log_format == "auto" and out.isatty())
     # A trace without the values of variables: a token may be among them.
     trace = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     renderers: list[Any] = (
         [
+            structlog.processors.format_exc_info,
+            log_lines.capped,
+            log_lines.printable,
             structlog.dev.ConsoleRenderer(
                 colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
+            ),
         ]
         if console
-        else [structlog.processors.ExceptionRenderer(trace), structlog.processors.JSONRenderer()]
+        else [
+            structlog.processors.ExceptionRenderer(trace),
+            log_lines.capped,
+            structlog.processors.JSONRenderer(),
+        ]
     )
     structlog.configure(
         processors=[
@@ -52,27 +62,6 @@ def configure(*, level: LogLevel, log_format: LogFormat, stream: TextIO | None =
         logger_factory=structlog.WriteLoggerFactory(file=lines),
         cache_logger_on_first_use=False,
     )
-
-
-class _Lines:
-    """Where lines are written.
-
-    A full disk, or a reader that has gone, is no reason to give up what a line would tell of: half
-    a prepare, or a daemon's clients. The line is lost.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> None:
-        """One line."""
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        """Have it written now."""
-        with contextlib.suppress(OSError):
-            self._stream.flush()
 
 
 def logger(component: str) -> Logger:
@@ -88,12 +77,34 @@ def bound(**fields: str) -> Iterator[None]:
         yield
 
 
-class Metrics:
-    """The driver's metrics, in a registry of their own."""
+class _Exposed:
+    """Metrics in a registry of their own, and with them what it is that has them."""
+
+    def __init__(self, **constant: str) -> None:
+        """`constant` are the labels of every series."""
+        self.registry = prometheus_client.CollectorRegistry()
+        labels = {**constant, "version": build.VERSION, "python": platform.python_version()}
+        prometheus_client.Gauge(
+            "dra_driver_build_info",
+            "1; its labels tell which version of the driver runs, on which Python.",
+            [*labels],
+            registry=self.registry,
+        ).labels(**labels).set(1)
+
+    def text(self) -> tuple[bytes, str]:
+        """All of them in Prometheus' text format, and its content type."""
+        return (
+            prometheus_client.generate_latest(self.registry),
+            prometheus_client.CONTENT_TYPE_LATEST,
+        )
+
+
+class Metrics(_Exposed):
+    """The driver's metrics on a node."""
 
     def __init__(self, driver_name: str, node_name: str) -> None:
         """Series that can be known beforehand exist from the start, at zero."""
-        self.registry = prometheus_client.CollectorRegistry()
+        super().__init__(driver=driver_name, node=node_name)
         self._constant = {"driver": driver_name, "node": node_name}
         constant = list(self._constant)
         self._calls = prometheus_client.Counter(
@@ -216,11 +227,6 @@ class Metrics:
         """An attempt to publish failed."""
         self._publish_errors.labels(**self._constant).inc()
 
-    def serve(self, host: str, port: int) -> "MetricsServer":
-        """Serve `/metrics` in Prometheus text format."""
-        server, thread = prometheus_client.start_http_server(port, host, self.registry)
-        return MetricsServer(server, thread)
-
 
 class Review:
     """What became of one AdmissionReview."""
@@ -234,37 +240,37 @@ class Review:
         self.outcome = "allowed" if allowed else "refused"
 
 
-class WebhookMetrics:
-    """The webhook's metrics, in a registry of their own."""
+class WebhookMetrics(_Exposed):
+    """The webhook's metrics."""
 
     def __init__(self, driver_name: str) -> None:
         """Series that can be known beforehand exist from the start, at zero."""
-        self._registry = prometheus_client.CollectorRegistry()
+        super().__init__(driver=driver_name)
         self._driver = driver_name
         self._reviews = prometheus_client.Counter(
             "dra_driver_webhook_reviews_total",
             "AdmissionReviews, by resource and outcome (allowed, refused, malformed).",
             ["driver", "resource", "outcome"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._warnings = prometheus_client.Counter(
             "dra_driver_webhook_warnings_total",
             "Warnings given, by resource.",
             ["driver", "resource"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._seconds = prometheus_client.Histogram(
             "dra_driver_webhook_review_duration_seconds",
             "Time that one AdmissionReview took, by resource.",
             ["driver", "resource"],
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._until = prometheus_client.Gauge(
             "dra_driver_webhook_certificate_not_after_seconds",
             "When the certificate that is served runs out, in Unix time; 0 without one.",
             ["driver"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self.certificate_until(0)
         for resource in ("resourceclaims", "resourceclaimtemplates", "deviceclasses"):
@@ -291,44 +297,37 @@ class WebhookMetrics:
         """When the certificate that is served now runs out, in Unix time."""
         self._until.labels(self._driver).set(timestamp)
 
-    def text(self) -> tuple[bytes, str]:
-        """All of them in Prometheus' text format, and its content type."""
-        return (
-            prometheus_client.generate_latest(self._registry),
-            prometheus_client.CONTENT_TYPE_LATEST,
-        )
 
-
-class ControllerMetrics:
-    """The controller's metrics, in a registry of their own."""
+class ControllerMetrics(_Exposed):
+    """The controller's metrics."""
 
     def __init__(self, driver_name: str) -> None:
         """All series exist from the start, at zero."""
-        self._registry = prometheus_client.CollectorRegistry()
+        super().__init__(driver=driver_name)
         self._driver = driver_name
         self._removed = prometheus_client.Counter(
             "dra_driver_controller_removed_total",
             "Objects of nodes that are gone, removed, by kind.",
             ["driver", "kind"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._failures = prometheus_client.Counter(
             "dra_driver_controller_sweep_errors_total",
             "Looks for leftovers that failed.",
             ["driver"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._stale = prometheus_client.Gauge(
             "dra_driver_controller_stale_claims",
             "Claims that are allocated to a node that does not exist.",
             ["driver"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._leads = prometheus_client.Gauge(
             "dra_driver_controller_leader",
             "1 for the controller that leads, else 0.",
             ["driver"],
-            registry=self._registry,
+            registry=self.registry,
         )
         for kind in ("Pod", "ResourceSlice"):
             self._removed.labels(driver_name, kind)
@@ -352,29 +351,3 @@ class ControllerMetrics:
         self._leads.labels(self._driver).set(int(leads))
         if not leads:
             self.stale_claims(0)
-
-    def text(self) -> tuple[bytes, str]:
-        """All of them in Prometheus' text format, and its content type."""
-        return (
-            prometheus_client.generate_latest(self._registry),
-            prometheus_client.CONTENT_TYPE_LATEST,
-        )
-
-
-class MetricsServer:
-    """A running `/metrics` endpoint."""
-
-    def __init__(self, server: Any, thread: Any) -> None:
-        self._server = server
-        self._thread = thread
-
-    @property
-    def port(self) -> int:
-        """The port that is served."""
-        return int(self._server.server_port)
-
-    def stop(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

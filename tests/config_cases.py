@@ -189,6 +189,7 @@ def limit(value, shown, advice, *, by_schema=True):
     return illegal(mps(defaultPinnedDeviceMemoryLimit=value), message, by_schema=by_schema)
 
 
+MOST = "at most 1Pi: no device has as much"
 QUANTITY, LEAST = "a quantity of memory, for example 10Gi", "at least 1Mi: limits are in whole MiB"
 
 ILLEGAL = {
@@ -237,6 +238,11 @@ ILLEGAL = {
     "a negative limit": limit("-1Gi", '"-1Gi"', LEAST),
     "a limit below a MiB": limit("1023Ki", '"1023Ki"', LEAST, by_schema=False),
     "a number below a MiB": limit(1048575, "1048575", LEAST),
+    "a limit that no device has": limit("1e999", '"1e999"', MOST, by_schema=False),
+    "a limit of more than a pebibyte": limit("1025Ti", '"1025Ti"', MOST, by_schema=False),
+    "a limit as a number that no device has": limit(1e300, "1e+300", MOST),
+    "a limit with an exponent that is a bomb": limit("1e999999999", '"1e999999999"', QUANTITY),
+    "a limit that is not a number": limit("NaN", '"NaN"', QUANTITY),
     "a limit that is no quantity": limit("10GB", '"10GB"', QUANTITY),
     "a limit true": limit(True, "true", QUANTITY),  # noqa: FBT003
     "a limit that is an object": limit({"0": "1Gi"}, "an object", QUANTITY),

@@ -202,10 +202,36 @@ def test_a_failure_of_the_app_is_told_in_one_line_and_ends_with_1(plugin, capsys
     assert capsys.readouterr().err == "dra-driver: socket cannot be bound\n"
 
 
-def test_a_programming_error_is_not_hidden(plugin, monkeypatch):
-    monkeypatch.setattr(plugin, "failure", ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["kubelet-plugin", "--node-name", "n"])
+def test_a_programming_error_is_told_with_its_trace(plugin, monkeypatch, capsys):
+    monkeypatch.setattr(plugin, "failure", ZeroDivisionError("why\x1b[2J"))
+    assert run("kubelet-plugin", "--node-name", "n") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("ZeroDivisionError: why\\u001b[2J\n")
+
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: "p\\e[2J"}
+spec: {resourceClaims: [{name: a, resourceClaimTemplateName: "t\\e[2J\\u202e"}]}
+"""
+
+
+@pytest.mark.parametrize("arguments", [
+    ["explain", "-f", "FILE", "--slices", "EMPTY"],
+    ["explain", "pod/\x1b[2J\u202e", "--slices", "FILE"],
+    ["explain", "pod/x", "--slices", "FILE"],
+    ["status", "--from", "FILE", "--node", "\x1b[2J\u202e"],
+])  # fmt: skip
+def test_no_name_in_an_error_or_answer_steers_the_terminal(tmp_path, capsys, arguments):
+    (tmp_path / "FILE").write_text(POD)
+    (tmp_path / "EMPTY").write_text("{apiVersion: v1, kind: List, items: []}")
+    status = run(*(str(tmp_path / each) if each.isupper() else each for each in arguments))
+    shown = capsys.readouterr()
+    assert status in (1, 2)
+    assert "[2J" in shown.out + shown.err
+    assert set(shown.out + shown.err).isdisjoint("\x1b\u202e")
 
 
 @pytest.mark.parametrize("number", SIGNALS)

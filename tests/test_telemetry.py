@@ -3,18 +3,16 @@ import datetime as dt
 import io
 import json
 import pathlib
+import platform
 import threading
-import urllib.error
-import urllib.request
+import tomllib
 
-import polling
 import prometheus_client
 import prometheus_client.parser
 import pytest
-import reserved_port
 import structlog
 
-from dra_driver import telemetry
+from dra_driver import build, telemetry
 
 
 @pytest.fixture
@@ -315,23 +313,12 @@ def test_two_drivers_in_a_process_do_not_share_metrics(metrics):
     assert value(metrics, "dra_driver_publish_errors_total") == 0
 
 
-@pytest.fixture
-def port():
-    """Nobody else on this machine is given it, not even after the server has gone."""
-    reserved = reserved_port.Reserved()
-    yield reserved.number
-    reserved.close()
-
-
-def test_metrics_are_served_over_http_until_they_are_stopped(metrics, port):
-    before = set(threading.enumerate())
-    server = metrics.serve("127.0.0.1", port)
-    url = f"http://127.0.0.1:{server.port}/metrics"
+def test_metrics_are_told_as_text_with_types_and_descriptions(metrics):
     with metrics.call("prepare"):
         pass
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=")
-        text = answer.read().decode()
+    body, content_type = metrics.text()
+    assert content_type.startswith("text/plain; version=")
+    text = body.decode()
     assert (
         'dra_driver_calls_total{driver="gpu.nvidia.com",node="node-1",operation="prepare",'
         'outcome="ok"} 1.0\n' in text
@@ -341,6 +328,7 @@ def test_metrics_are_served_over_http_until_they_are_stopped(metrics, port):
         for family in prometheus_client.parser.text_string_to_metric_families(text)
     }
     assert {name: family.type for name, family in families.items()} == {
+        "dra_driver_build_info": "gauge",
         "dra_driver_calls": "counter",
         "dra_driver_call_duration_seconds": "histogram",
         "dra_driver_calls_in_flight": "gauge",
@@ -352,10 +340,23 @@ def test_metrics_are_served_over_http_until_they_are_stopped(metrics, port):
         "dra_driver_slices_published": "gauge",
     }
     assert all(family.documentation.endswith(".") for family in families.values())
-    server.stop()
-    polling.until(lambda: set(threading.enumerate()) <= before, what="the end of its threads")
-    with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(url, timeout=60)
+
+
+def test_each_part_tells_its_version(metrics):
+    parts = {
+        'driver="gpu.nvidia.com",node="node-1"': metrics,
+        'driver="gpu.nvidia.com"': telemetry.WebhookMetrics("gpu.nvidia.com"),
+        'driver="gpu.nvidia.com",': telemetry.ControllerMetrics("gpu.nvidia.com"),
+    }
+    python = f'python="{platform.python_version()}",version="{build.VERSION}"'
+    for constant, part in parts.items():
+        line = f"dra_driver_build_info{{{constant.strip(',')},{python}}} 1.0\n"
+        assert line in part.text()[0].decode()
+
+
+def test_the_version_is_that_of_the_package():
+    project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
+    assert tomllib.loads(project.read_text("utf-8"))["project"]["version"] == build.VERSION
 
 
 def test_a_controller_that_no_longer_leads_tells_of_no_stale_claims():

@@ -45,6 +45,7 @@ def made(
     configs: list[Json] | None = None,
     requests: list[Json] | None = None,
     selectors: list[Json] | None = None,
+    constraints: list[Json] | None = None,
     name: str = "some",
 ) -> Json:
     """An object of the kind, in the shape of the version."""
@@ -56,6 +57,8 @@ def made(
     if version == "v1beta1":
         asked = [one.get("exactly", {}) | {"name": one["name"]} | _rest(one) for one in asked]
     spec: Json = {"devices": {"requests": asked, "config": configs or []}}
+    if constraints:
+        spec["devices"]["constraints"] = constraints
     return body | {"spec": spec if resource == "resourceclaims" else {"spec": spec}}
 
 

@@ -8,6 +8,7 @@ the same.
 
 import dataclasses
 import datetime as dt
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
@@ -58,7 +59,10 @@ class _Serving:
 
 
 def renew(kept: Pem, names: Sequence[str], now: dt.datetime) -> Renewed:
-    """Make what is missing, damaged or has a third of its life left; `names` are DNS names."""
+    """Make what is missing, damaged or has a third of its life left.
+
+    `names` are names of DNS, or addresses.
+    """
     authorities, serving, damage = _read(kept)
     done = [f"{damage}; made anew"] if damage else []
     authorities = [one for one in authorities if one.certificate.not_valid_after_utc > now]
@@ -137,11 +141,7 @@ def _unfit(
     except (ValueError, TypeError, exceptions.InvalidSignature, x509.ExtensionNotFound):
         return True
     early = now < certificate.not_valid_before_utc
-    return (
-        early
-        or _due(certificate, now)
-        or set(extension.value.get_values_for_type(x509.DNSName)) != set(names)
-    )
+    return early or _due(certificate, now) or set(extension.value) != set(map(_general, names))
 
 
 def _new_authority(now: dt.datetime) -> _Authority:
@@ -173,7 +173,7 @@ def _new_serving(signer: _Authority, names: Sequence[str], now: dt.datetime) -> 
         raise errors.Rejected("the authority has no key to sign with")
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = signer.certificate
-    alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+    alternatives = x509.SubjectAlternativeName(map(_general, names))
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     builder = (
         _builder(
@@ -214,6 +214,13 @@ def _builder(
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _name(common: str) -> x509.Name:

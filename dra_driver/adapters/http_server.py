@@ -4,7 +4,6 @@ The standard library's, made fit for a network: a deadline for each request as a
 bodies and connections, TLS handshakes off the thread that accepts.
 """
 
-import contextlib
 import dataclasses
 import http.server
 import io
@@ -15,26 +14,30 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import tls
+from dra_driver.adapters import http_bodies, http_connections, tls
 
 MAX_BODY = 8 * 2**20
 """Bytes. An API server takes objects of 3 MiB, and a review can have two."""
 _LARGE_BODY = 256 * 2**10
-"""Bytes. Larger ones are taken one at a time: what JSON becomes in memory is 30 times as big."""
+"""Bytes. Larger ones are answered one at a time: what JSON becomes in memory is 30 times as big."""
+_LARGE_ROOM, _SMALL_ROOM = 2 * MAX_BODY, MAX_BODY
+"""Bytes of all large bodies, and of all small ones, that are in memory at once."""
 MAX_CONNECTIONS = 256
-"""For one more the connection ends that has asked for nothing for the longest time: who holds them
-open must not keep a kubelet's probes out."""
 REQUEST_SECONDS = 10.0
 """For a handshake, and for a request from its first line to the end of its answer."""
 IDLE_SECONDS = 120.0
 """How long a connection may rest between requests. Go's clients, the API server among them, close
 theirs after 90 s; the one that closes later never cuts off a request that is on its way."""
 STOP_SECONDS = 15.0
+_ACCEPT_PAUSE = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What came. `path` is without its query; header names are in lower case."""
+    """What came. `path` is without its query; header names are in lower case.
+
+    The method is GET or POST. HEAD comes as GET: only the head of the answer goes back.
+    """
 
     method: str
     path: str
@@ -49,8 +52,12 @@ class Response:
     status: int
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
+    allow: str = ""
+    """The methods that are allowed, where another one was used: `GET, HEAD`."""
 
 
+_METHODS = "GET, HEAD, POST"
+_BUSY = "other requests as large are being answered: try again"
 Respond = Callable[[Request], Response]
 OnError = Callable[[BaseException], None]
 
@@ -68,6 +75,7 @@ class Server:
         on_error: OnError = lambda _error: None,
         idle_seconds: float = IDLE_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
+        connections: int = MAX_CONNECTIONS,
     ) -> None:
         """Listen at once; connections wait for `start`. Port 0 is any that is free, an empty host
         every address of the machine.
@@ -79,7 +87,7 @@ class Server:
         """
         host = host or ("::" if socket.has_dualstack_ipv6() else "0.0.0.0")  # noqa: S104 - asked for
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        limits = _Limits(idle_seconds, request_seconds)
+        limits = _Limits(idle_seconds, request_seconds, connections)
         try:
             self._listener = _Listener(family, (host, port), respond, certificate, on_error, limits)
         except (OSError, OverflowError) as error:
@@ -112,13 +120,14 @@ class Server:
             self._listener.shutdown()
             self._thread.join()
         self._listener.server_close()
-        self._listener.close_connections(STOP_SECONDS)
+        self._listener.connections.close(STOP_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Limits:
     idle: float
     request: float
+    connections: int
 
 
 class _Listener(http.server.ThreadingHTTPServer):
@@ -141,11 +150,10 @@ class _Listener(http.server.ThreadingHTTPServer):
         self.on_error = on_error
         self.limits = limits
         self.draining = False
-        # Those whose last request is the oldest come first.
-        self._open: dict[socket.socket, None] = {}
-        self._busy: set[socket.socket] = set()
-        self._changed = threading.Condition()
+        self.connections = http_connections.Connections(limits.connections)
         self.large_body = threading.Lock()
+        self.large_room = http_bodies.Room(_LARGE_ROOM, http_connections.cut)
+        self.small_room = http_bodies.Room(_SMALL_ROOM, http_connections.cut)
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -157,23 +165,24 @@ class _Listener(http.server.ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
+    def get_request(self) -> Any:
+        """The next connection."""
+        try:
+            return super().get_request()
+        except OSError:
+            # There are no descriptors for it: it waits, and this thread does not spin.
+            time.sleep(_ACCEPT_PAUSE)
+            raise
+
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether one more connection is taken."""
         del client_address
-        with self._changed:
-            if len(self._open) >= MAX_CONNECTIONS:
-                oldest = next((one for one in self._open if one not in self._busy), None)
-                if oldest is None:
-                    return False
-                del self._open[oldest]
-                _cut(oldest)
-            self._open[request] = None
-            return True
+        return self.connections.take(request)
 
     def shutdown_request(self, request: Any) -> None:
         """The end of a connection, whatever became of it."""
-        self._forget(request)
         super().shutdown_request(request)
+        self.connections.release(request)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Speak with a client, after the handshake where there is one."""
@@ -185,53 +194,17 @@ class _Listener(http.server.ThreadingHTTPServer):
             return
         # Of a handshake this is the time in all, however many pieces it comes in.
         request.settimeout(self.limits.request)
-        with context.wrap_socket(
-            request, server_side=True, do_handshake_on_connect=False
-        ) as secured:
-            with self._changed:
-                self._open.pop(request, None)
-                self._open[secured] = None
-            try:
-                secured.do_handshake()
-                _Handler(secured, client_address, self)
-            finally:
-                self._forget(secured)
+        with (
+            context.wrap_socket(
+                request, server_side=True, do_handshake_on_connect=False
+            ) as secured,
+            self.connections.secured(request, secured),
+        ):
+            secured.do_handshake()
+            _Handler(secured, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away, or speaks no TLS, is no error of ours."""
-
-    def enter(self, connection: socket.socket) -> None:
-        """A request is being answered."""
-        with self._changed:
-            self._busy.add(connection)
-
-    def leave(self, connection: socket.socket) -> None:
-        """It has been."""
-        with self._changed:
-            self._busy.remove(connection)
-            if connection in self._open:
-                del self._open[connection]
-                self._open[connection] = None
-            self._changed.notify_all()
-
-    def close_connections(self, seconds: float) -> None:
-        """Let the requests in progress end, then close what is open."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._busy, seconds)
-            left = tuple(self._open)
-        for connection in left:
-            _cut(connection)
-
-    def _forget(self, connection: socket.socket) -> None:
-        with self._changed:
-            self._open.pop(connection, None)
-
-
-def _cut(connection: socket.socket) -> None:
-    """End a connection that another thread may be waiting at."""
-    with contextlib.suppress(OSError):
-        # Of the socket below TLS: a farewell would need that other thread's lock.
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class _Timed(io.RawIOBase):
@@ -276,7 +249,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._timed.until = time.monotonic() + seconds
 
     def do_GET(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            # Nobody reads it, and it is no next request.
+            self.close_connection = True
         self._answer(b"")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -286,40 +265,48 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(400, "Content-Length is not allowed: send a whole number")
         elif len(length) > 15 or int(length) > MAX_BODY:
             self.send_error(413, f"the body is longer than the {MAX_BODY} bytes that are allowed")
-        elif int(length) <= _LARGE_BODY:
-            self._take(int(length))
         else:
-            self._take_in_turn(int(length))
-
-    def _take_in_turn(self, length: int) -> None:
-        if not self.server.large_body.acquire(timeout=self._timed.left()):
-            self.send_error(503, "other requests as large are being answered: try again")
-            return
-        try:
-            self._take(length)
-        finally:
-            self.server.large_body.release()
+            self._take(int(length))
 
     def _take(self, length: int) -> None:
-        body = self.rfile.read(length)
-        if len(body) < length:
-            self.close_connection = True
-            return
-        self._answer(body)
+        is_large = length > _LARGE_BODY
+        room = self.server.large_room if is_large else self.server.small_room
+        try:
+            with room.body(self.connection, self._read, length, self._timed.until) as body:
+                if body is None:
+                    self.close_connection = True
+                elif is_large:
+                    self._answer_in_turn(body)
+                else:
+                    self._answer(body)
+        except http_bodies.NoRoom:
+            self.send_error(503, _BUSY)
+
+    def _read(self, most: int) -> bytes:
+        return self.rfile.read1(most)
+
+    def _answer_in_turn(self, body: bytes) -> None:
+        # Nobody else's connection takes the place of one whose request is there.
+        with self.server.connections.working(self.connection):
+            if not self.server.large_body.acquire(timeout=self._timed.left()):
+                self.send_error(503, _BUSY)
+                return
+            try:
+                self._answer(body)
+            finally:
+                self.server.large_body.release()
 
     def _answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.command, self.path.partition("?")[0], headers, body)
-        self.server.enter(self.connection)
-        try:
+        method = "GET" if self.command == "HEAD" else self.command
+        request = Request(method, self.path.partition("?")[0], headers, body)
+        with self.server.connections.working(self.connection):
             try:
                 response = self.server.respond(request)
             except Exception as error:  # noqa: BLE001 - the next request may be a better one
                 self.server.on_error(error)
                 response = Response(500, b"internal error\n")
             self._send(response)
-        finally:
-            self.server.leave(self.connection)
         self._allow(self.server.limits.idle)
 
     def _send(self, response: Response) -> None:
@@ -328,10 +315,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Length", str(len(response.body)))
+        if response.allow:
+            self.send_header("Allow", response.allow)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(response.body)
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the library refuses, or the body; the rest of the request is not read."""
@@ -339,8 +329,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         # A request line that cannot be read counts as HTTP/0.9, which has no status to answer with.
         self.request_version = self.protocol_version
-        text = message or http.HTTPStatus(code).phrase
-        self._send(Response(code, f"{text}\n".encode()))
+        text, allow = message or http.HTTPStatus(code).phrase, ""
+        if code == http.HTTPStatus.NOT_IMPLEMENTED:
+            # The library's word for a method that is not here.
+            code, text, allow = http.HTTPStatus.METHOD_NOT_ALLOWED, "method not allowed", _METHODS
+        body = f"{text}\n".encode(errors="backslashreplace")
+        self._send(Response(code, body, allow=allow))
 
     def version_string(self) -> str:
         return "dra-driver"

@@ -34,7 +34,7 @@ def read(data: bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        return json.loads(_shallow(text))
+        return json.loads(shallow(text))
 
 
 def _whole(escape: re.Match[str]) -> str:
@@ -42,8 +42,8 @@ def _whole(escape: re.Match[str]) -> str:
     return r"\ufffd" if len(text) == _HALF else text
 
 
-def _shallow(text: str) -> str:
-    """The same without what is nested deeper than `DEEPEST`."""
+def shallow(text: str) -> str:
+    """The same JSON with null for what is nested deeper than `DEEPEST`."""
     kept: list[str] = []
     depth = start = 0
     for token in _TOKEN.finditer(text):

@@ -11,19 +11,13 @@ import rich.status
 import rich.table
 import rich.text
 
+from dra_driver.model import texts
+
 PIPE_WIDTH = 120
 """Columns where there is no terminal to ask."""
 
 _PLAIN = rich.box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 """A line under the heads, and nothing else."""
-
-_CONTROLS = {
-    number: f"\\u{number:04x}"
-    for number in (*range(32), *range(127, 160), *range(0xD800, 0xE000))
-    if chr(number) not in "\n\t"
-}
-"""What steers a terminal, and halves of characters, as JSON writes them: users choose parts of what
-others read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,6 +89,10 @@ class Terminal:
         """Print a line of the result."""
         self._line(_text(text))
 
+    def document(self, text: str) -> None:
+        """Print JSON: all of it, whatever its length."""
+        self._line(rich.text.Text(texts.printable(text)))
+
     def step(self, text: str) -> None:
         """Print a line of progress that stays."""
         self._err.print(_text((text, "dim")), soft_wrap=True)
@@ -138,4 +136,5 @@ def _text(cell: Cell) -> rich.text.Text:
     if isinstance(cell, Spans):
         return rich.text.Text.assemble(*map(_text, cell.parts))
     text, style = cell if isinstance(cell, tuple) else (cell, "")
-    return rich.text.Text(text.translate(_CONTROLS), style=style)
+    # Users choose parts of what others read.
+    return rich.text.Text(texts.told(text), style=style)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dra_driver import controller_settings, errors, telemetry
 from dra_driver.adapters import http_server, kube, kube_reducing
-from dra_driver.apps import leading
+from dra_driver.apps import leading, pages
 from dra_driver.logic import leftovers, mps_pod, publishing
 from dra_driver.model import claims
 
@@ -194,12 +194,10 @@ class Controller:
         self._swept: float | None = None
         self._round = time.monotonic()
         self._log = telemetry.logger("controller")
-        host, _, port = config.status_address.rpartition(":")
-        self._server = http_server.Server(
-            host.strip("[]"),
-            int(port),
-            self._respond,
-            on_error=lambda error: self._log.error("request failed", exc_info=error),
+        self._server = pages.server(
+            config.status_address,
+            {"/healthz": self._health, "/metrics": pages.metrics(self._metrics)},
+            lambda error: self._log.error("request failed", exc_info=error),
         )
 
     @property
@@ -255,19 +253,8 @@ class Controller:
             self._candidate.try_to_lead()
         return self._candidate.leads
 
-    def _respond(self, request: http_server.Request) -> http_server.Response:
-        if request.method != "GET":
-            return _text(405, "GET is allowed")
-        match request.path:
-            case "/healthz":
-                silent = time.monotonic() - self._round
-                if silent > _STUCK_SECONDS + self._config.retry_seconds:
-                    return _text(503, f"no round for {silent:.0f} s")
-                return _text(200, "ok")
-            case "/metrics":
-                return http_server.Response(200, *self._metrics.text())
-        return _text(404, "served are /healthz and /metrics")
-
-
-def _text(status: int, text: str) -> http_server.Response:
-    return http_server.Response(status, f"{text}\n".encode())
+    def _health(self) -> http_server.Response:
+        silent = time.monotonic() - self._round
+        if silent > _STUCK_SECONDS + self._config.retry_seconds:
+            return pages.text(503, f"no round for {silent:.0f} s")
+        return pages.text(200, "ok")

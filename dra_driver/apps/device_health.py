@@ -4,7 +4,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from dra_driver.adapters import dra_health
+from dra_driver.model import texts
 
+LONGEST_MESSAGE = 1024
+"""Bytes that the kubelet keeps (Kubernetes 1.36)."""
 HEARTBEAT = 10.0
 """Seconds between messages: a device of which the kubelet has not heard for 30 s is unknown."""
 
@@ -23,7 +26,10 @@ class Health:
         """From now on this is wrong with the devices of the pool, by name; None: nothing."""
         said = tuple(
             dra_health.DeviceHealth(
-                self._pool, name, healthy=trouble is None, message=trouble or ""
+                self._pool,
+                name,
+                healthy=trouble is None,
+                message=texts.told(trouble or "", LONGEST_MESSAGE),
             )
             for name, trouble in troubles.items()
         )

@@ -6,17 +6,16 @@ It looks and asks: what it writes is removed at once, or is a dry run.
 import contextlib
 import dataclasses
 import pathlib
-import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Literal
 
 from dra_driver import errors, settings
-from dra_driver.adapters import terminal
+from dra_driver.adapters import standard_error, terminal
 from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, node_agent
 from dra_driver.logic import diagnosis
+from dra_driver.model import texts
 
 MESSAGE_BYTES = 4096
 """What a container's termination message may have (Kubernetes' documentation of
@@ -117,7 +116,7 @@ def _look(
     except errors.DriverError as error:
         found.append([_wrong(_PARTS[len(found)], "settings", error)])
     except Exception as error:  # noqa: BLE001 - what was found before is to be told
-        traceback.print_exc(file=sys.stderr)
+        standard_error.trace(error)
         cause = f"looking failed unexpectedly: {type(error).__name__}: {error}"
         remedy = "report it, with the trace that is in the log"
         found.append([diagnosis.problem("doctor", _PARTS[len(found)], cause, remedy)])
@@ -172,6 +171,6 @@ def _write(
 ) -> None:
     text = diagnosis.brief(findings, limit=MESSAGE_BYTES, more=_MORE)
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(texts.printable(text), encoding="utf-8")
     except OSError as error:
         screen.step(f"the termination message cannot be written to {path}: {error.strerror}")

@@ -37,7 +37,7 @@ def show_json(
         "works": diagnosis.works(findings),
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }
-    screen.say(json.dumps(body, indent=2, ensure_ascii=False))
+    screen.document(json.dumps(body, indent=2, ensure_ascii=False))
 
 
 def _block(finding: diagnosis.Finding, style: str) -> terminal.Block:

@@ -13,12 +13,16 @@ from dra_driver.logic import (
     node_reports,
     problems,
 )
+from dra_driver.model import texts
 
 MOST = 10
 """Entries of a list that a table or paragraph shows; JSON has all."""
 
 MOST_TABLES = 20
 """Tables of nodes; JSON has all."""
+
+_MOST_PARAMETERS = 512
+"""Bytes of a config in a table; JSON has all."""
 
 _STYLES = {
     explaining.ALLOCATED: "green",
@@ -35,7 +39,7 @@ def show(
     """Print explanations; JSON is one object with the list `explanations`."""
     if as_json:
         body = {"explanations": [dataclasses.asdict(each) for each in explained]}
-        screen.say(json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False))
+        screen.document(json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False))
         return
     for each in explained:
         _show(each, screen)
@@ -135,7 +139,8 @@ def _config(item: granted.Granted) -> str:
     """The last of each kind, with its source: later ones win."""
     last = {config.parameters.get("kind", ""): config for config in item.configs}
     shown = [
-        f"from {config.source}: {json.dumps(config.parameters, sort_keys=True)}"
+        f"from {config.source}: "
+        + texts.capped(json.dumps(config.parameters, sort_keys=True), _MOST_PARAMETERS)
         for config in last.values()
     ]
     return "; ".join(shown) or "none: the driver's defaults"

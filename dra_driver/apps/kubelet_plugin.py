@@ -11,6 +11,7 @@ from dra_driver.adapters import dra_grpc, dra_protocol, instances, unix_sockets
 from dra_driver.apps import awaiting, device_health, serving, succession
 
 if TYPE_CHECKING:
+    from dra_driver.adapters import http_server
     from dra_driver.apps import node_agent
 
 GRACE_SECONDS = 20.0
@@ -35,7 +36,7 @@ class KubeletPlugin:
         self._user_agent = user_agent
         self._log = telemetry.logger("plugin")
         self._metrics = telemetry.Metrics(config.driver_name, config.node_name)
-        self._metrics_server: telemetry.MetricsServer | None = None
+        self._metrics_server: http_server.Server | None = None
         self._standing = succession.Standing(config)
         self._service = serving.Service(self._metrics, self._standing.told)
         self._health = device_health.Health(config.node_name)
@@ -235,19 +236,22 @@ class KubeletPlugin:
             if agent is not None and self._serves:
                 agent.serve()
 
-    def _serve_metrics(self) -> telemetry.MetricsServer | None:
+    def _serve_metrics(self) -> "http_server.Server | None":
         address = self._config.metrics_address
         if not address:
             return None
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
+        from dra_driver.apps import pages  # noqa: PLC0415 - the sockets do not wait for it
+
         try:
-            return self._metrics.serve(host or "0.0.0.0", int(port))  # noqa: S104 - asked for
-        except (OSError, OverflowError) as error:
-            reason = str(error).rstrip(".")
-            raise errors.Fatal(
-                f"metrics cannot be served at {address}: {reason}. Choose another --metrics-address"
-            ) from error
+            server = pages.server(
+                address,
+                {"/metrics": pages.metrics(self._metrics)},
+                lambda error: self._log.error("request failed", exc_info=error),
+            )
+        except errors.Fatal as error:
+            raise errors.Fatal(f"--metrics-address {address}: {error}") from error
+        server.start()
+        return server
 
     def _stop(self) -> None:
         self._log.info("stopping")

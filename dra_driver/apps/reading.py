@@ -49,7 +49,10 @@ def saved(paths: Iterable[pathlib.Path]) -> list[Json]:
         errors.DriverError: a path does not exist, or holds what is no Kubernetes object.
     """
     return [
-        body for path in paths for file in _files(path) for body in objects(file, STORED_NAMESPACE)
+        body
+        for path in paths
+        for file in _files(path)
+        for body in objects(file, STORED_NAMESPACE, cuts=True)
     ]
 
 
@@ -73,9 +76,12 @@ def unchecked(paths: Iterable[pathlib.Path]) -> Iterator[None]:
         ) from error
 
 
-def objects(path: pathlib.Path, namespace: str) -> Iterator[Json]:
-    """The objects of a file, normalized; lists are taken apart."""
-    for number, document in enumerate(documents.load_all(path), start=1):
+def objects(path: pathlib.Path, namespace: str, *, cuts: bool = False) -> Iterator[Json]:
+    """The objects of a file, normalized; lists are taken apart.
+
+    `cuts` is that of `documents.load_all`.
+    """
+    for number, document in enumerate(documents.load_all(path, cuts=cuts), start=1):
         place = f"{path}, document {number}"
         for body in _flat(document, place):
             yield snapshots.normalized(body, namespace)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dra_driver import errors, telemetry
 from dra_driver.adapters import dra_grpc, patience
 from dra_driver.apps import turns
-from dra_driver.model import claims, prepared
+from dra_driver.model import claims, prepared, texts
 
 if TYPE_CHECKING:
     # What prepares takes longer to load than the sockets may.
@@ -27,6 +27,7 @@ AT_ONCE = 8
 
 STARTING = "the driver is starting"
 GIVEN_UP = "the kubelet does not wait for the answer any more"
+_MOST_CAUSE = 1024
 LATE = "other claims of the call have taken all of its time; it is tried again with the next call"
 
 
@@ -193,13 +194,13 @@ class Service:
                 devices = self._work(operation, ref, turn, waiting)
         except errors.DriverError as error:
             self._log.warning(f"{operation} failed", reason=str(error))
-            return dra_grpc.Answer(error=str(error))
+            return _refused(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other claims go on
             # The kubelet must get an answer for each claim, and a person must get the trace.
             self._log.exception(f"{operation} failed unexpectedly")
-            return dra_grpc.Answer(
-                error=f"{operation} failed unexpectedly: {type(error).__name__}: {error}. "
-                "The driver's log has the details"
+            cause = texts.capped(f"{type(error).__name__}: {error}", _MOST_CAUSE)
+            return _refused(
+                f"{operation} failed unexpectedly: {cause}. The driver's log has the details"
             )
         self._log.info(
             f"{operation} done",
@@ -224,6 +225,11 @@ class Service:
             return preparer.prepare(ref, turn)
         preparer.unprepare(ref, turn)
         return ()
+
+
+def _refused(reason: str) -> dra_grpc.Answer:
+    """The kubelet makes an event of the pod of it, again with every try."""
+    return dra_grpc.Answer(error=texts.told(reason))
 
 
 def _each_of(

@@ -33,7 +33,7 @@ def show(seen: occupancy.Occupancy, screen: terminal.Terminal, *, as_json: bool)
     """Print it; JSON is one object with `nodes`, `totals` and `notes`."""
     if as_json:
         body = dataclasses.asdict(seen)
-        screen.say(json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False))
+        screen.document(json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False))
         return
     for node in seen.nodes:
         _show_node(node, screen)

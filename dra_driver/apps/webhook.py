@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dra_driver import errors, telemetry, webhook_settings
 from dra_driver.adapters import http_server, kube, tls
-from dra_driver.apps import webhook_certificates
+from dra_driver.apps import pages, webhook_certificates
 from dra_driver.logic import admission
 
 PATH = "/validate"
@@ -39,9 +39,22 @@ class Webhook:
         self.keeper = webhook_certificates.Keeper(
             source(config), self._certificate, self._metrics, config.check_seconds
         )
-        self._status = self._server(config.status_address, self._respond_status)
-        self._reviews = self._server(
-            config.address, self._respond_review, certificate=self._certificate
+        self._status = pages.server(
+            config.status_address,
+            {
+                "/healthz": lambda: pages.text(200, "ok"),
+                "/readyz": self._readiness,
+                "/metrics": pages.metrics(self._metrics),
+            },
+            self._on_error,
+        )
+        host, _, port = config.address.rpartition(":")
+        self._reviews = http_server.Server(
+            host.strip("[]"),
+            int(port),
+            self._respond_review,
+            certificate=self._certificate,
+            on_error=self._on_error,
         )
 
     @property
@@ -82,59 +95,34 @@ class Webhook:
         self._reviews.stop()
         self._status.stop()
 
-    def _server(
-        self,
-        address: str,
-        respond: http_server.Respond,
-        certificate: tls.Certificate | None = None,
-    ) -> http_server.Server:
-        host, _, port = address.rpartition(":")
-        return http_server.Server(
-            host.strip("[]"),
-            int(port),
-            respond,
-            certificate=certificate,
-            on_error=self._on_error,
-        )
-
     def _on_error(self, error: BaseException) -> None:
         self._log.error("request failed", exc_info=error)
 
-    def _respond_status(self, request: http_server.Request) -> http_server.Response:
-        if request.method != "GET":
-            return _text(405, "GET is allowed")
-        match request.path:
-            case "/healthz":
-                return _text(200, "ok")
-            case "/readyz":
-                return self._readiness()
-            case "/metrics":
-                return http_server.Response(200, *self._metrics.text())
-        return _text(404, "served are /healthz, /readyz and /metrics")
-
     def _readiness(self) -> http_server.Response:
         if self._stopping:
-            return _text(503, "stopping")
+            return pages.text(503, "stopping")
         if not self._certificate.usable:
-            return _text(503, "there is no certificate yet")
-        return _text(200, "ok")
+            return pages.text(503, "there is no certificate yet")
+        return pages.text(200, "ok")
 
     def _respond_review(self, request: http_server.Request) -> http_server.Response:
         if request.path != PATH:
-            return _text(404, f"reviews are taken at {PATH}")
+            return pages.text(404, f"reviews are taken at {PATH}")
         if request.method != "POST":
-            return _text(405, "POST is allowed")
+            return pages.not_allowed("POST")
         with self._metrics.review() as outcome:
             content = request.headers.get("content-type", "")
             if content.partition(";")[0].strip().lower() != _JSON:
-                return _text(415, f"Content-Type: {content[:100]!r} is not allowed: send {_JSON}")
+                return pages.text(
+                    415, f"Content-Type: {content[:100]!r} is not allowed: send {_JSON}"
+                )
             try:
                 decision = admission.decide(json.loads(request.body), self._config.driver_name)
             except (ValueError, RecursionError) as error:
                 reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
-                return _text(400, f"the body is no JSON: {reason[:200]}")
+                return pages.text(400, f"the body is no JSON: {reason[:200]}")
             except admission.MalformedReview as error:
-                return _text(400, str(error))
+                return pages.text(400, str(error))
             outcome.decided(
                 decision.resource, allowed=decision.allowed, warnings=len(decision.warnings)
             )
@@ -162,7 +150,3 @@ def certificate_source(
         return webhook_certificates.Directory(config.certificate_dir)
     client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
     return webhook_certificates.SelfManaged(config, client)
-
-
-def _text(status: int, text: str) -> http_server.Response:
-    return http_server.Response(status, f"{text}\n".encode(errors="backslashreplace"))

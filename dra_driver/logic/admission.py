@@ -11,14 +11,13 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.logic import admitted, advice, classes, config_choice, configs
-from dra_driver.model import claims, sharing, slices
+from dra_driver.model import claims, sharing, slices, texts
 
 Json = dict[str, Any]
 
 API_VERSION = "admission.k8s.io/v1"
 INVALID = 422
-MOST_TOLD = 100
-"""Problems in one answer."""
+_LONGEST_CAUSE = 1024
 
 
 class MalformedReview(errors.Rejected):
@@ -27,7 +26,10 @@ class MalformedReview(errors.Rejected):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What is said of one object. `problems` have fields from the root of the object."""
+    """What is said of one object. `problems` have fields from the root of the object.
+
+    They are at most `texts.MOST_PROBLEMS`; `left_out` is how many more there are.
+    """
 
     uid: str
     resource: str = "other"
@@ -35,6 +37,7 @@ class Decision:
     name: str = ""
     problems: tuple[configs.Problem, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: int = 0
 
     @property
     def allowed(self) -> bool:
@@ -71,7 +74,7 @@ def answer(decision: Decision) -> Json:
     """The AdmissionReview to answer with."""
     response: Json = {"uid": decision.uid, "allowed": decision.allowed}
     if decision.warnings:
-        response["warnings"] = list(decision.warnings)
+        response["warnings"] = [texts.told(text) for text in decision.warnings]
     if decision.problems:
         response["status"] = {
             "status": "Failure",
@@ -87,9 +90,11 @@ def answer(decision: Decision) -> Json:
                     {
                         "reason": "FieldValueInvalid",
                         "field": problem.field,
-                        "message": problem.message.removeprefix(f"{problem.field}: "),
+                        "message": texts.told(
+                            problem.message.removeprefix(f"{problem.field}: "), _LONGEST_CAUSE
+                        ),
                     }
-                    for problem in decision.problems[:MOST_TOLD]
+                    for problem in decision.problems
                 ],
             },
         }
@@ -97,11 +102,11 @@ def answer(decision: Decision) -> Json:
 
 
 def message(decision: Decision) -> str:
-    """Every problem in one text; of very many the first."""
-    count = len(decision.problems)
+    """The problems in one text."""
+    count = len(decision.problems) + decision.left_out
     head = "1 problem" if count == 1 else f"{count} problems"
-    more = f"; and {count - MOST_TOLD} more" if count > MOST_TOLD else ""
-    return f"{head} in configs: {'; '.join(map(str, decision.problems[:MOST_TOLD]))}{more}"
+    told = texts.joined(tuple(map(str, decision.problems)), more=decision.left_out)
+    return texts.told(f"{head} in configs: {told}")
 
 
 def _request(review: object) -> Mapping[str, Any]:
@@ -128,11 +133,14 @@ def _of_object(decision: Decision, request: Mapping[str, Any], driver: str) -> D
         admitted.read(decision.resource, old, driver)
     )
     problems = (*_invalid(decided), *_misapplied(new, decided, driver)) if changed else ()
+    told = problems[: texts.MOST_PROBLEMS]
+    left_out = len(problems) - len(told) + sum(one.left_out for one in decided if changed)
     name = decision.name or new.name or admitted.text(_generated_name(body))
     return dataclasses.replace(
         decision,
         name=name,
-        problems=problems,
+        problems=told,
+        left_out=left_out,
         warnings=() if problems else advice.warnings(new, _entries(decided), driver),
     )
 
@@ -153,6 +161,7 @@ class _Decoded:
     config: admitted.Config
     entry: config_choice.Entry | None
     problems: tuple[configs.Problem, ...] = ()
+    left_out: int = 0
 
 
 def _decoded(body: admitted.Admitted) -> Iterator[_Decoded]:
@@ -161,17 +170,19 @@ def _decoded(body: admitted.Admitted) -> Iterator[_Decoded]:
         path = f"{one.path}.opaque.parameters"
         config: sharing.Config | None = None
         problems: tuple[configs.Problem, ...] = ()
+        left_out = 0
         try:
             config = configs.decode(one.parameters, path=path)
         except configs.InvalidConfig as error:
             problems = tuple(_rooted(problem, path) for problem in error.problems)
+            left_out = error.left_out
             named = admitted.text(admitted.record(one.parameters).get("kind"))
             if named in set(sharing.Kind):
                 config = sharing.Config(sharing.Kind(named))
         entry = None
         if config is not None:
             entry = config_choice.Entry(config, source, one.position, one.requests)
-        yield _Decoded(one, entry, problems)
+        yield _Decoded(one, entry, problems, left_out)
 
 
 def _rooted(problem: configs.Problem, path: str) -> configs.Problem:

@@ -33,6 +33,22 @@ class Config:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Miscased:
+    """An entry whose driver has the driver's name but for upper and lower case: another driver."""
+
+    path: str
+    driver: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constraint:
+    """The attribute that a constraint compares, and where it stands."""
+
+    path: str
+    attribute: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Selector:
     """A CEL expression and where it stands."""
 
@@ -72,6 +88,8 @@ class Admitted:
     configs: tuple[Config, ...] = ()
     asked: tuple[Asked, ...] = ()
     selectors: tuple[Selector, ...] = ()
+    miscased: tuple[Miscased, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
 
 def read(resource: str, body: Json, driver: str) -> Admitted:
@@ -88,6 +106,8 @@ def read(resource: str, body: Json, driver: str) -> Admitted:
         configs=tuple(_configs(root, devices, driver)),
         asked=() if is_class else tuple(_requests(root, devices)),
         selectors=_selectors(root, devices) if is_class else (),
+        miscased=tuple(_miscased(root, devices, driver)),
+        constraints=() if is_class else tuple(_constraints(root, devices)),
     )
 
 
@@ -122,6 +142,20 @@ def _configs(root: str, devices: Json, driver: str) -> Iterator[Config]:
                 requests=_texts(entry.get("requests")),
                 parameters=opaque.get("parameters"),
             )
+
+
+def _miscased(root: str, devices: Json, driver: str) -> Iterator[Miscased]:
+    for name, entry in _items(devices, "config"):
+        named = text(record(entry.get("opaque")).get("driver"))
+        if named != driver and named.lower() == driver:
+            yield Miscased(f"{root}.{name}", named)
+
+
+def _constraints(root: str, devices: Json) -> Iterator[Constraint]:
+    for name, constraint in _items(devices, "constraints"):
+        for field in ("matchAttribute", "distinctAttribute"):
+            if attribute := text(constraint.get(field)):
+                yield Constraint(f"{root}.{name}.{field}", attribute)
 
 
 def _requests(root: str, devices: Json) -> Iterator[Asked]:

@@ -7,8 +7,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra_driver.logic import admitted, classes, config_choice, selection
-from dra_driver.model import claims, quantities, sharing, slices
+from dra_driver.logic import (
+    admitted,
+    advised_names,
+    classes,
+    config_choice,
+    selection,
+    share_defaults,
+)
+from dra_driver.model import claims, quantities, sharing, slices, texts
 
 LONGEST = 256
 LONGEST_READ = 1024
@@ -76,20 +83,31 @@ CAPACITY: Mapping[sharing.DeviceType, tuple[str, ...]] = {
 
 OPTIONAL_CAPACITY = (*_ENGINES, *_SLICES, "cores", "shares")
 """Capacities that depend on how the card can be cut and is shared."""
+_VOCABULARY = advised_names.Vocabulary(
+    attributes={*COMMON, *OPTIONAL, *(name for one in ALWAYS.values() for name in one)},
+    capacity={*OPTIONAL_CAPACITY, *(name for one in CAPACITY.values() for name in one)},
+)
 
 
 def warnings(
     body: admitted.Admitted, entries: Sequence[config_choice.Entry], driver: str
 ) -> tuple[str, ...]:
-    """What will surprise about an object; `entries` are its configs, which are valid."""
+    """What will surprise about an object, of very much the first; `entries` are its configs, which
+    are valid.
+    """
     found = (
         *_not_offered(body, driver),
         *_tolerations(body, entries, driver),
         *_memory(body, entries, driver),
         *_without_effect(body, entries, driver),
+        *advised_names.told(body, driver, _VOCABULARY),
+        *share_defaults.advised(body, driver),
         *_selectors(body, driver),
     )
-    return tuple(_cut(text) for text in found)
+    told = [_cut(text) for text in found[: texts.MOST_PROBLEMS]]
+    left = len(found) - len(told)
+    more = [f"and {left} more warning{'' if left == 1 else 's'}"] if left else []
+    return (*told, *more)
 
 
 def _cut(text: str) -> str:
@@ -188,7 +206,8 @@ def _selectors(body: admitted.Admitted, driver: str) -> Iterator[str]:
         known += [(selector, types.get(asked.device_class)) for selector in asked.selectors]
     left = MOST_READ
     for selector, device_type in (*((one, None) for one in body.selectors), *known):
-        if driver not in selector.expression or not _is_quick(selector.expression):
+        # A domain in other letters is not the driver's, which is worth a word.
+        if driver not in selector.expression.lower() or not _is_quick(selector.expression):
             continue
         left -= len(selector.expression)
         if left < 0:
@@ -221,15 +240,20 @@ def _unguarded(
         compiled = selection.compile(expression)
     except selection.CompileError:
         return  # The API server says so itself.
+    for text in advised_names.in_expression(compiled, driver, _VOCABULARY):
+        yield f"{selector.path}: {text}"
     met = [one for one in types if one in ALWAYS and not _turned_away(compiled, one, driver)]
     for name in _names():
         lacking = [one for one in met if _fails(compiled, one, name, driver)]
-        if lacking and (sure or lacking == met):
-            guarded = selection.guarded(expression, name.rpartition("/")[2])
-            if guarded is not None and _asks(guarded, name, driver) > _asks(
-                expression, name, driver
-            ):
-                yield _advice(selector.path, name, lacking, guarded, driver)
+        if not lacking or not (sure or lacking == met):
+            continue
+        guarded = selection.guarded(expression, name.rpartition("/")[2])
+        if guarded is None or _asks(guarded, name, driver) <= _asks(expression, name, driver):
+            continue
+        if len(types) == 1 and not _may_have(types[0], name):
+            yield _elsewhere(selector.path, name, types[0], driver)
+        else:
+            yield _advice(selector.path, name, lacking, guarded, driver)
 
 
 def _names() -> Iterator[str]:
@@ -264,6 +288,10 @@ def _always(device_type: sharing.DeviceType) -> set[str]:
     return {*ALWAYS[device_type], *COMMON, *CAPACITY[device_type]}
 
 
+def _may_have(device_type: sharing.DeviceType, name: str) -> bool:
+    return name in _always(device_type) or name in OPTIONAL or name in OPTIONAL_CAPACITY
+
+
 def _device(device_type: sharing.DeviceType, lacking: str) -> slices.Device:
     """A device of the type with everything that one may have, but for what is lacking."""
     attributes = {**COMMON, **OPTIONAL, **ALWAYS[device_type]}
@@ -281,6 +309,16 @@ def _asks(expression: str, name: str, driver: str) -> int:
     question = f"{json.dumps(last)} in device"
     table = f"[{json.dumps(domain or driver)}]"
     return sum(expression.count(f"{question}.{kind}{table}") for kind in ("attributes", "capacity"))
+
+
+def _elsewhere(path: str, name: str, lacking: sharing.DeviceType, driver: str) -> str:
+    """Of what devices of one type alone have, in a request of the class of another."""
+    named = {device_type: one for one, device_type in classes.types(driver).items()}
+    having = [named[one] for one in ALWAYS if _may_have(one, name)]
+    return (
+        f"{path}: devices of class {named[lacking]} never have {name}, which keeps the pod "
+        f"pending: ask for class {' or '.join(having)}"
+    )
 
 
 def _advice(

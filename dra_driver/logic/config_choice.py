@@ -52,7 +52,7 @@ def entries(found: Sequence[claims.OpaqueConfig], driver: str) -> tuple[Entry, .
     """The driver's own entries among the configs of an allocation, the strongest last.
 
     Raises:
-        configs.InvalidConfig: one or more are invalid; all that is wrong is told.
+        configs.InvalidConfig: one or more are invalid.
     """
     decoded: list[Entry] = []
     invalid: list[configs.InvalidConfig] = []
@@ -125,7 +125,10 @@ def _check_source(source: str, path: str) -> None:
 def _together(invalid: Sequence[configs.InvalidConfig]) -> configs.InvalidConfig:
     if len(invalid) == 1:
         return invalid[0]
-    return configs.InvalidConfig(
-        f"{len(invalid)} configs are invalid",
-        tuple(configs.Problem(error.subject, str(error)) for error in invalid),
+    problems = tuple(
+        configs.Problem(error.subject, f"{error.subject}: {problem}")
+        for error in invalid
+        for problem in error.problems
     )
+    left_out = sum(error.left_out for error in invalid)
+    return configs.InvalidConfig(f"{len(invalid)} configs are invalid", problems, left_out)

@@ -1,16 +1,17 @@
 """Opaque parameters -> what they ask for: one path for webhook, plugin and CLI.
 
-Everything that is wrong with a config is told at once. `{}` anywhere is legal and means defaults.
+What is wrong with a config is told at once, of very much the first. `{}` anywhere is legal and
+means defaults.
 """
 
 import dataclasses
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.model import configs, sharing
+from dra_driver.model import configs, sharing, texts
 
 Json = dict[str, Any]
 _LONGEST_VALUE = 60
@@ -30,13 +31,18 @@ class Problem:
 
 
 class InvalidConfig(errors.Rejected):
-    """A config that cannot work, with all its problems. `subject` says which config it is."""
+    """A config that cannot work, with its problems. `subject` says which config it is.
 
-    def __init__(self, subject: str, problems: tuple[Problem, ...]) -> None:
-        """The text is `<subject>: <problem>; <problem>`."""
-        super().__init__(f"{subject}: {'; '.join(map(str, problems))}")
+    `problems` are at most `texts.MOST_PROBLEMS`; `left_out` is how many more there are.
+    """
+
+    def __init__(self, subject: str, problems: Sequence[Problem], left_out: int = 0) -> None:
+        """The text is `<subject>: <problem>; <problem>; and 2 more problems`."""
         self.subject = subject
-        self.problems = problems
+        self.problems = tuple(problems[: texts.MOST_PROBLEMS])
+        self.left_out = left_out + len(problems) - len(self.problems)
+        told = texts.joined(tuple(map(str, self.problems)), more=self.left_out)
+        super().__init__(f"{subject}: {told}")
 
 
 def decode(parameters: Mapping[str, Any], *, path: str) -> sharing.Config:
@@ -48,11 +54,14 @@ def decode(parameters: Mapping[str, Any], *, path: str) -> sharing.Config:
     kind, problems = _kind(parameters)
     if kind is None:
         raise InvalidConfig(f"config at {path} is invalid", problems)
-    read = configs.read(kind, parameters)
-    faults = read if isinstance(read, tuple) else ()
-    problems = (*(_problem(fault) for fault in faults), *_contradictions(kind, parameters))
-    if isinstance(read, tuple) or problems:
-        raise InvalidConfig(f"{kind} at {path} is invalid", problems)
+    # No more than are told: a config of 10 KiB can have a thousand.
+    read = configs.read(kind, parameters, texts.MOST_PROBLEMS)
+    faults, left_out = (
+        (read.faults, read.left_out) if isinstance(read, configs.Refused) else ((), 0)
+    )
+    problems = (*map(_problem, faults), *_contradictions(kind, parameters))
+    if isinstance(read, configs.Refused) or problems:
+        raise InvalidConfig(f"{kind} at {path} is invalid", problems, left_out)
     return sharing.Config(kind, _settings(read))
 
 
@@ -133,8 +142,8 @@ def _field(path: tuple[str, ...]) -> str:
 
 
 def _printable(name: str) -> str:
-    """A name that a user made up: JSON can hold halves of characters, which no message can."""
-    text = name.encode("utf-8", "backslashreplace").decode()
+    """A name that a user made up, of any characters and of any length."""
+    text = texts.printable(name)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 

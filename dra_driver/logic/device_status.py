@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.model import claims
+from dra_driver.model import claims, texts
 
 Json = dict[str, Any]
 Scalar = str | int | float | bool | None
@@ -19,8 +19,6 @@ READY = "Ready"
 """True: the device is configured as the configs of the class and the claim say."""
 MOST_DATA = 10 * 1024
 """Bytes of `data` as JSON."""
-LONGEST_MESSAGE = 32768
-"""Of a condition."""
 
 _Key = tuple[str, str, str | None]
 """Pool, device, share."""
@@ -114,7 +112,7 @@ def _entry(
         "type": READY,
         "status": "True" if report.ready else "False",
         "reason": report.reason,
-        "message": report.message[:LONGEST_MESSAGE],
+        "message": texts.told(report.message),
         "lastTransitionTime": now,
     }
     if "generation" in metadata:

@@ -20,6 +20,7 @@ from dra_driver.logic import (
     node_reports,
     problems,
     refused_configs,
+    share_defaults,
     snapshots,
     targets,
     too_many_shares,
@@ -73,7 +74,12 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
             for claim, body in zip(target.claims, target.bodies, strict=True)
             for each in _in_the_way(claim, body, target, snapshot)
         ),
-        notes=(*snapshot.notes, *target.notes, *_unready(target)),
+        notes=(
+            *snapshot.notes,
+            *target.notes,
+            *_unready(target),
+            *share_defaults.told(target.claims, snapshot),
+        ),
     )
     about = _placed(about, target, pending, snapshot)
     if not any(one.stops for one in about.in_the_way):

@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from dra_driver.logic import mps_pod
-from dra_driver.model import claims
+from dra_driver.model import claims, texts
 
 Json = dict[str, Any]
 REASON = "NodeGone"
 _MAX_EVENT_NAME = 253
+_MAX_NODES = 512
+"""Bytes of names of nodes; an event's message may have 1024."""
 _NODE = ("v1", "Node")
 
 
@@ -122,8 +124,8 @@ def claim_event(leftover: Leftover, *, component: str, time: str) -> Json:
         },
         "type": "Warning",
         "reason": REASON,
-        "message": f"allocated to devices of {leftover.node}, which does not exist any more; "
-        "delete the pods that have the claim, and it is allocated anew",
+        "message": f"allocated to devices of {texts.told(leftover.node, _MAX_NODES)}, which does "
+        "not exist any more; delete the pods that have the claim, and it is allocated anew",
         "count": 1,
         "firstTimestamp": time,
         "lastTimestamp": time,

@@ -7,16 +7,18 @@ import functools
 import re
 
 from dra_driver import errors
-from dra_driver.logic.cel import device, engine, explaining, frames, memo, syntax
-from dra_driver.model import slices
+from dra_driver.logic.cel import device, engine, explaining, frames, memo, mentions, syntax
+from dra_driver.model import slices, texts
 
 MAX_LENGTH = 10 * 1024
 """Bytes of an expression; Kubernetes 1.36 `resource/v1.CELSelectorExpressionMaxLength`."""
 
 _SHOWN = 160
+_LONGEST_PROBLEM = 1024
 _NO_SUCH_KEY = re.compile(r"no such key: (.+)", re.DOTALL)
 
 Conjunct = explaining.Conjunct
+Mention = mentions.Mention
 
 
 class SelectorError(errors.Rejected):
@@ -28,9 +30,10 @@ class SelectorError(errors.Rejected):
 
     def __init__(self, expression: str, problem: str, position: int | None = None) -> None:
         """With the offset of the place in the expression, if there is one."""
-        super().__init__(f"CEL expression {shorten(expression)!r}: {problem}")
+        # An expression can be made of one name, or of one text, that is wrong.
+        self.problem = texts.capped(problem, _LONGEST_PROBLEM)
+        super().__init__(f"CEL expression {shorten(expression)!r}: {self.problem}")
         self.expression = expression
-        self.problem = problem
         self.line, self.column = _place(expression, position)
 
 
@@ -92,6 +95,11 @@ class Selector:
     @functools.cached_property
     def _parts(self) -> explaining.Parts:
         return explaining.Parts(self.expression, self._program.tree)
+
+    @functools.cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """The attributes and capacities that the expression names, each once."""
+        return mentions.of(self._program.tree)
 
     def _evaluate(self, facts: device.Facts) -> engine.Outcome:
         outcome, answers = self._program.evaluate(facts)

@@ -4,6 +4,7 @@ import collections
 from collections.abc import Mapping, Sequence
 
 from dra_driver.logic import hurdles, shortfalls
+from dra_driver.model import texts
 
 Verdict = str | tuple[shortfalls.Shortfall, ...]
 """Why one node does not take the pod: a reason of the node, or what its devices fall short of."""
@@ -14,16 +15,16 @@ def message(verdicts: Mapping[str, Verdict]) -> str:
 
     Nodes that are short of the same requests are told together, with their devices added up.
     """
-    texts = [verdict for _, verdict in sorted(verdicts.items()) if isinstance(verdict, str)]
+    reasons = [verdict for _, verdict in sorted(verdicts.items()) if isinstance(verdict, str)]
     short = [verdict for _, verdict in sorted(verdicts.items()) if not isinstance(verdict, str)]
-    parts = [f"{count} {text}" for text, count in sorted(collections.Counter(texts).items())]
+    parts = [f"{count} {text}" for text, count in sorted(collections.Counter(reasons).items())]
     groups: dict[tuple[tuple[str, str], ...], list[Sequence[shortfalls.Shortfall]]] = {}
     for entries in short:
         names = tuple((entry.claim.name, entry.request) for entry in entries)
         groups.setdefault(names, []).append(entries)
     parts += [_group(entries) for _, entries in sorted(groups.items())]
     head = f"0/{len(verdicts)} nodes are available"
-    return f"{head}: {'; '.join(parts)}." if parts else f"{head}."
+    return texts.capped(f"{head}: {'; '.join(parts)}." if parts else f"{head}.")
 
 
 def _group(nodes: Sequence[Sequence[shortfalls.Shortfall]]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NewType
 
 from dra_driver import errors
-from dra_driver.model import quantities, slices
+from dra_driver.model import quantities, slices, texts
 
 Json = dict[str, Any]
 ClaimUid = NewType("ClaimUid", str)
@@ -200,7 +200,7 @@ def _parse_request(body: Json) -> Request:
         return Request(name, alternatives, prioritized=True)
     if not body.get("exactly"):
         raise errors.Rejected(
-            f"request {name!r}: neither `exactly` nor `firstAvailable` is known here; "
+            f"request {texts.quoted(name)}: neither `exactly` nor `firstAvailable` is known here; "
             "a newer kind of request needs a newer driver"
         )
     return Request(name, (_parse_alternative(name, body["exactly"]),))
@@ -230,7 +230,8 @@ def _parse_constraint(body: Json) -> Constraint:
     if "distinctAttribute" in body:
         return Constraint(body["distinctAttribute"], distinct=True, requests=requests)
     raise errors.Rejected(
-        f"constraint {body!r}: allowed is exactly one of matchAttribute, distinctAttribute"
+        f"constraint {texts.quoted(body, 500)}: allowed is exactly one of matchAttribute, "
+        "distinctAttribute"
     )
 
 

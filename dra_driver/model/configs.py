@@ -24,6 +24,9 @@ API_VERSION = "resource.nvidia.com/v1beta1"
 MOST_CLIENTS = 48
 """Clients of one MPS server on Volta to Hopper (NVIDIA, Multi-Process Service)."""
 
+MOST_MEMORY = 2**50
+"""Bytes of a limit; no device has as many."""
+
 ALIASES: Mapping[str, str] = {
     "activeThreadPercentage": "defaultActiveThreadPercentage",
     "pinnedDeviceMemoryLimit": "defaultPinnedDeviceMemoryLimit",
@@ -40,7 +43,7 @@ def mebibytes(value: object) -> int:
     """The bytes of a memory limit, rounded down to whole MiB as in NVIDIA's driver.
 
     Raises:
-        errors.Rejected: it is no quantity, or less than 1Mi.
+        errors.Rejected: it is no quantity, less than 1Mi, or more than `MOST_MEMORY`.
     """
     advice = "write a quantity of memory, for example 10Gi"
     if not isinstance(value, str | int | float):
@@ -51,6 +54,8 @@ def mebibytes(value: object) -> int:
         raise errors.Rejected(advice) from error
     if whole < 1:
         raise errors.Rejected("write at least 1Mi: limits are in whole MiB")
+    if whole * sharing.MEBIBYTE > MOST_MEMORY:
+        raise errors.Rejected("write at most 1Pi: no device has as much")
     return whole * sharing.MEBIBYTE
 
 
@@ -80,7 +85,11 @@ def _text_keys(value: object) -> object:
 _MEMORY_SCHEMA: Mapping[str, Any] = {
     "anyOf": [
         {"type": "string", "pattern": _QUANTITY, "maxLength": 64},
-        {"type": "number", "exclusiveMinimum": sharing.MEBIBYTE - 1},
+        {
+            "type": "number",
+            "exclusiveMinimum": sharing.MEBIBYTE - 1,
+            "exclusiveMaximum": MOST_MEMORY + sharing.MEBIBYTE,
+        },
     ]
 }
 _Memory = Annotated[
@@ -303,13 +312,23 @@ class Fault:
     allowed: tuple[str, ...]
 
 
-def read(kind: sharing.Kind, parameters: Mapping[str, Any]) -> Wire | tuple[Fault, ...]:
-    """The config in `parameters`, or everything that is wrong with its fields one by one."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """What is wrong with fields, one by one: the first, and how many more there are."""
+
+    faults: tuple[Fault, ...]
+    left_out: int
+
+
+def read(kind: sharing.Kind, parameters: Mapping[str, Any], most: int) -> Wire | Refused:
+    """The config in `parameters`, or what is wrong with at most so many of its fields."""
     model = _MODELS[kind]
     try:
         return model.model_validate(parameters)
     except pydantic.ValidationError as error:
-        return tuple(_fault(model, item) for item in error.errors(include_url=False))
+        found = error.errors(include_url=False)
+        told = tuple(_fault(model, item) for item in found[:most])
+        return Refused(told, len(found) - len(told))
 
 
 def schema(kind: sharing.Kind) -> dict[str, Any]:
@@ -365,9 +384,7 @@ def _models(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
 
 
 def _plain(value: Any, *, of_names: bool = False) -> Any:
-    """Without what says nothing and depends on pydantic's version: titles, null defaults, enums of
-    one.
-    """
+    """Without what depends on pydantic's version: titles, null defaults, enums of one."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, dict):

@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 
 from dra_driver import errors
+from dra_driver.model import texts
 
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -82,7 +83,7 @@ def parse(text: str) -> Quantity:
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise errors.Rejected(
-            f"quantity {text!r} is not a number with an optional suffix: "
+            f"quantity {texts.quoted(text)} is not a number with an optional suffix: "
             "write for example 16Gi, 500m, 2 or 1e3"
         )
     number, suffix = Fraction(match["number"]), match["suffix"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NewType
 
 from dra_driver import errors
-from dra_driver.model import quantities, request_policies
+from dra_driver.model import quantities, request_policies, texts
 
 Json = dict[str, Any]
 DeviceName = NewType("DeviceName", str)
@@ -175,6 +175,6 @@ def _parse_value(device: str, key: str, body: Json) -> AttributeValue:
         case [("version", str(value))]:
             return _version(value)
     raise errors.Rejected(
-        f"device {device!r}, attribute {key!r}: {body!r} is not supported; "
+        f"device {device!r}, attribute {key!r}: {texts.quoted(body)} is not supported; "
         "allowed is exactly one of int, bool, string, version"
     )

@@ -10,6 +10,7 @@ import functools
 import re
 
 from dra_driver import errors
+from dra_driver.model import texts
 
 _IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _SYNTAX = re.compile(
@@ -71,7 +72,7 @@ def parse(text: str) -> Semver:
         _NUMBER.fullmatch(number) and int(number) <= _LARGEST for number in numbers
     ):
         raise errors.Rejected(
-            f"version {text!r} is not a semantic version 2.0.0: "
+            f"version {texts.quoted(text)} is not a semantic version 2.0.0: "
             "write three numbers of 64 bits without leading zeros, for example 9.0.0 or 1.2.3-rc.1"
         )
     major, minor, patch = map(int, core)

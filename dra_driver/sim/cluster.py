@@ -1,8 +1,8 @@
 """The embedded cluster: API server, scheduler, controllers and nodes, started and stopped together.
 
 Each node's kubelet runs here, its kubelet plugin as a process of its own, as on a real node. Unlike
-in a real cluster nobody has to log in, and there are no controllers but that of claims: a
-Deployment or a Job is stored, and makes no pods.
+in a real cluster all have the same token, that of the kubeconfig, and may do everything; and there
+are no controllers but that of claims: a Deployment or a Job is stored, and makes no pods.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from dra_driver.sim import (
     runtime,
     scheduler,
 )
-from dra_driver.sim.api import options, server
+from dra_driver.sim.api import access, options, server
 
 Json = dict[str, Any]
 
@@ -78,7 +78,7 @@ class Node:
             self._mps_dir / ("0" * 16) / "daemon" / "control_privileged",
             setting="node name, or directory for temporary files (TMPDIR)",
         )
-        directory.mkdir(parents=True)
+        directory.mkdir(mode=0o700, parents=True)
         self.cdi_dir = directory / "cdi"
         self.cdi_dir.mkdir()
         self.kubelet = kubelet.Kubelet(
@@ -183,7 +183,9 @@ class Cluster:
     ) -> None:
         """Nothing is started. Socket paths are short only where `directory` is."""
         self._behaviour = behaviour
-        self._api = server.ApiServer(options.Options(expression_check=selection.check))
+        self._api = server.ApiServer(
+            options.Options(credentials=access.make(), expression_check=selection.check)
+        )
         self._specs = specs
         self._directory = directory
         self._runtime_for = runtime_for

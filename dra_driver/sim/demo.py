@@ -220,7 +220,7 @@ def _progress(result: outcome.Outcome) -> str:
 
 def _show(result: outcome.Outcome, options: Options, shown: terminal.Terminal) -> None:
     if options.output == "json":
-        shown.say(json.dumps(outcome.to_json(result), indent=1))
+        shown.document(json.dumps(outcome.to_json(result), indent=1))
         return
     for block in outcome.to_blocks(result):
         shown.block(block)

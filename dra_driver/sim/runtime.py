@@ -22,6 +22,7 @@ from dra_driver import errors
 Json = dict[str, Any]
 
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
+_SIMULATED = re.compile(r"SIMULATED_[A-Z0-9_]+", re.ASCII)
 RUN_SECONDS = 10.0
 """How long the stand-in for nvidia-smi may take."""
 FOREVER_SECONDS = 86400.0
@@ -198,6 +199,13 @@ class _Pretended:
         self._on_end()
 
 
+def _simulated(env: Mapping[str, str]) -> dict[str, str]:
+    """What the stand-in reads, and nothing else: who may make a pod chooses its variables, and a
+    shell, and what loads it, obey many.
+    """
+    return {name: value for name, value in env.items() if _SIMULATED.fullmatch(name)}
+
+
 def _list_gpus(view: View, env: Mapping[str, str]) -> tuple[str, ...]:
     """What the mounted `nvidia-smi -L` prints."""
     program = next((host for host, inside in view.mounts if inside == NVIDIA_SMI), None)
@@ -206,13 +214,13 @@ def _list_gpus(view: View, env: Mapping[str, str]) -> tuple[str, ...]:
     try:
         result = subprocess.run(
             ["/bin/sh", program, "-L"],
-            env={**env, **view.env},
+            env=_simulated({**env, **view.env}),
             capture_output=True,
             text=True,
             timeout=RUN_SECONDS,
             check=False,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        # ValueError: a NUL in the environment that the pod asks for.
+        # ValueError: a NUL in a variable that the pod asks for.
         raise errors.Retryable(f"{program} -L, for {NVIDIA_SMI}: {error}") from error
     return tuple((result.stdout + result.stderr).splitlines())

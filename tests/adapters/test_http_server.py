@@ -101,7 +101,8 @@ def test_a_body_that_is_longer_is_refused_unread(scene):
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\nx", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
-        (b"DELETE / HTTP/1.1\r\n\r\n", 501),
+        (b"DELETE / HTTP/1.1\r\n\r\n", 405),
+        (b"BREW / HTTP/1.1\r\n\r\n", 405),
         (b"POST / HTTP/9.9\r\n\r\n", 505),
         (b"nonsense\r\n\r\n", 400),
         (b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
@@ -173,14 +174,26 @@ def ask(scene, connection):
     connection.request("GET", "/")
     response = connection.getresponse()
     response.read()
-    listener = scene.server._listener
-    with listener._changed:
-        assert listener._changed.wait_for(lambda: not listener._busy, 60)
+    assert scene.server._listener.connections.wait_rest(60)
     return response.status
 
 
-def test_who_rests_longest_makes_room_for_one_more_connection(scene, monkeypatch):
-    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 3)
+@pytest.fixture
+def narrow():
+    """Makes servers that take no more than so many connections."""
+    made = []
+
+    def make(connections):
+        made.append(http_scene.Scene(connections=connections))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.server.stop()
+
+
+def test_who_rests_longest_makes_room_for_one_more_connection(narrow):
+    scene = narrow(3)
     with scene.connect() as silent, contextlib.ExitStack() as ends:
         first, second, third, fourth = (
             ends.enter_context(contextlib.closing(scene.http())) for _ in range(4)
@@ -194,8 +207,8 @@ def test_who_rests_longest_makes_room_for_one_more_connection(scene, monkeypatch
         assert [ask(scene, one) for one in (first, third, fourth)] == [200, 200, 200]
 
 
-def test_no_more_connections_are_taken_than_can_be_answered(scene, monkeypatch):
-    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 1)
+def test_no_more_connections_are_taken_than_can_be_answered(narrow):
+    scene = narrow(1)
     asked, go_on = threading.Event(), threading.Event()
 
     def slow(request):

@@ -1,5 +1,6 @@
 """Tables, blocks and progress, in a pipe and on a terminal."""
 
+import json
 import os
 import pty
 import re
@@ -84,8 +85,8 @@ def test_text_that_looks_like_markup_is_printed_as_it_is(output):
 
 def test_what_a_user_wrote_cannot_steer_the_terminal_of_who_reads_it(output):
     """An expression of a claim may have any characters."""
-    text = "\x1b]0;title\x07\x1b[2J\r\x9b2J\x7f\ud800"
-    shown = r"\u001b]0;title\u0007\u001b[2J\u000d\u009b2J\u007f\ud800"
+    text = "\x1b]0;title\x07\x1b[2J\r\x9b2J\x7f\ud800\u202e"
+    shown = r"\u001b]0;title\u0007\u001b[2J\r\u009b2J\u007f\ud800\u202e"
     written = terminal.Terminal()
     written.table(terminal.Table(text, ("A",), ((text,), ((text, "red"),))))
     written.block(terminal.Block((text, (text, "bold")), (text,)))
@@ -94,7 +95,23 @@ def test_what_a_user_wrote_cannot_steer_the_terminal_of_who_reads_it(output):
     with written.progress(text):
         out, err = output()
     assert (out.count(shown), err.count(shown)) == (7, 2)
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", out + err)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", out + err)
+
+
+def test_of_a_very_long_text_the_beginning_is_shown_and_of_json_all(output):
+    text = "x" * 300_000
+    written = terminal.Terminal()
+    written.say(text)
+    written.step(text)
+    written.block(terminal.Block((text,), (text,)))
+    out, err = output()
+    assert all(len(line.encode()) <= 4100 for line in (out + err).splitlines())
+    assert (out.count("more characters)"), err.count("more characters)")) == (3, 1)
+    written.table(terminal.Table("T", ("A",), ((text,),)))
+    assert 4000 < output()[0].count("x") < 4096
+    body = json.dumps([text, "\u202e\x1b"], ensure_ascii=False)
+    written.document(body)
+    assert json.loads(output()[0]) == json.loads(body)
 
 
 def test_parts_of_a_cell_are_printed_one_after_the_other(output):

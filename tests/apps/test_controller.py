@@ -6,6 +6,7 @@ import sys
 import threading
 
 import api_cluster
+import limited
 import pytest
 import webhook_scene
 
@@ -258,12 +259,13 @@ def test_the_command_leads_and_ends_on_sigterm(cluster):
     flags = {"identity": "pod-1", "kubeconfig": cluster.kubeconfig, "status-address": "127.0.0.1:0"}
     given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
     process = subprocess.Popen(
-        [sys.executable, "-m", "dra_driver", "controller", *given],
+        limited.command([sys.executable, "-m", "dra_driver", "controller", *given]),
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         api_cluster.wait_for(lambda: names(cluster, leading.LEASES), "the command has the lease")
+        assert limited.soft_limit(process.pid) == 4096
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=api_cluster.DEADLINE)
     finally:

@@ -113,6 +113,15 @@ def test_a_stop_ends_the_streams_and_is_not_held_up(path):
             next(call)
 
 
+def test_what_is_wrong_is_told_in_as_many_bytes_as_the_kubelet_keeps(path):
+    with served(path) as health, watching(path) as call:
+        health.say({"gpu-0": "down (claims " + "team/\x1b[2Jclaim, " * 500})
+        [(*_, message)] = heard(call)
+        assert len(message.encode()) <= 1024
+        assert message.startswith(r"down (claims team/\u001b[2Jclaim, ")
+        assert message.endswith("more characters)")
+
+
 def test_a_kubelet_that_goes_takes_its_stream_along(path):
     with served(path, heartbeat=600) as health:
         health.say({"gpu-0": None})

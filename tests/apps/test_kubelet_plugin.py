@@ -128,8 +128,8 @@ def test_a_metrics_address_that_is_taken_is_an_error_that_names_the_setting(fail
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = failing(metrics_address=address)
-    assert said.startswith(f"metrics cannot be served at {address}: ")
-    assert "--metrics-address" in said
+    assert said.startswith(f"--metrics-address {address}: cannot listen at 127.0.0.1 port ")
+    assert said.endswith("Choose another address, or end who has it")
 
 
 def test_a_stop_answers_what_is_in_progress_and_leaves_slices_and_claims(

@@ -2,14 +2,16 @@
 
 import contextlib
 import functools
+import json
 
+import api_cluster
 import polling
 import pytest
 import reserved_port
 import scraping
 import structlog.testing
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters import dra_grpc
 from dra_driver.apps import serving
 from dra_driver.model import claims
@@ -56,6 +58,37 @@ def test_a_refusal_is_in_the_log_as_the_kubelet_hears_it(kubelet, cluster, plugi
     ref = cluster.claim(allocate=False)
     error = kubelet.refusal(ref)
     assert [line["level"] for line in plugin.log("prepare failed", reason=error)] == ["warning"]
+
+
+def test_a_config_of_10_kib_makes_neither_a_long_answer_nor_a_long_line(kubelet, cluster, plugin):
+    fields = {f"wrong{number}": 1 for number in range(650)}
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", **fields}
+    opaque = {"driver": api_cluster.DRIVER, "parameters": parameters}
+    assert 9_000 < len(json.dumps(parameters)) < 10 * 1024
+    configs = [{"source": "FromClaim", "opaque": opaque} for _ in range(3)]
+    ref = cluster.claim("gpu-0", config=configs)
+
+    error = kubelet.refusal(ref)
+
+    assert error.endswith(f"; and {3 * 650 - 10} more problems")
+    assert len(error.encode()) <= 4096
+    assert [line["reason"] for line in plugin.log("prepare failed", claim_uid=ref.uid)] == [error]
+
+
+@pytest.mark.parametrize("kind", [errors.Rejected, errors.Retryable, ValueError])
+def test_whatever_an_error_says_the_answer_is_short_and_steers_no_terminal(kind):
+    class Failing:
+        def prepare(self, _ref, _seconds):
+            raise kind("why \x1b[2J\u202e\ud800 " + "x" * 256_000)
+
+    service = serving.Service(telemetry.Metrics("gpu.nvidia.com", "node-1"))
+    service.ready(Failing())
+    ref = claims.ClaimRef("default", "some", claims.ClaimUid("uid-1"))
+    with structlog.testing.capture_logs():
+        answer = service.prepare([ref], dra_grpc.Caller(60))[ref.uid]
+    assert r"why \u001b[2J\u202e\ud800 xxx" in answer.error
+    assert len(answer.error.encode()) <= 4096
+    assert answer.error.isprintable()
 
 
 def test_lines_of_claims_of_one_call_are_not_mixed_up(kubelet, cluster, plugin):

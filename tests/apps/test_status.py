@@ -6,7 +6,6 @@ import json
 import gpu_slices
 import pytest
 import status_scene
-import yaml
 from control_plane import ControlPlane, request
 
 from dra_driver import cli
@@ -35,7 +34,7 @@ def write(tmp_path):
     def save(name, *bodies):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [*bodies]}))
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*bodies]}))
         return path
 
     return save
@@ -46,7 +45,7 @@ def both(tmp_path_factory):
     """Both nodes of the scene in a file."""
     path = tmp_path_factory.mktemp("saved") / "scene.yaml"
     items = [*status_scene.hopper(), *status_scene.mixed()]
-    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     return path
 
 

@@ -13,6 +13,7 @@ import types
 
 import api_cluster
 import config_cases
+import limited
 import pytest
 import trustme
 import webhook_reviews as reviews
@@ -282,7 +283,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
         "--log-format", "json",
     ]  # fmt: skip
     with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(limited.command(command), stderr=subprocess.PIPE, text=True) as process,
         contextlib.ExitStack() as at_the_end,
     ):
         at_the_end.callback(process.kill)
@@ -296,6 +297,7 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
             served = served or event["event"] == "certificate served"
             if ports and served:
                 break
+        assert limited.soft_limit(process.pid) == 4096
         pem = authority.cert_pem.bytes()
         with reviews.Client(ports["reviews"], pem, webhook_scene.SERVICE) as client:
             assert client.protocol == "TLSv1.3"

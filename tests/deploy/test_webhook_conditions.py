@@ -141,6 +141,42 @@ def test_whoever_would_be_warned_is_asked_about(asked, resource, version):
     assert warned == 10
 
 
+NAMED = [
+    {"configs": [reviews.config({}, driver="GPU.nvidia.com")]},
+    {"configs": [OTHER, reviews.config({}, driver="gpu.NVIDIA.com")]},
+    {"constraints": [{"matchAttribute": "gpu.nvidia.com/productname"}]},
+    {"constraints": [{"requests": ["gpu"], "distinctAttribute": "gpu.nvidia.com/productname"}]},
+    {"requests": [reviews.request("gpu", selectors=reviews.selector(
+        'device.attributes["GPU.nvidia.com"].index == 1'))]},
+    {"requests": [reviews.request("gpu", "shared.gpu.nvidia.com", capacity={
+        "requests": {"memory": "10Gi"}})]},
+    {"requests": [reviews.request("gpu", capacity={"requests": {"memroy": "10Gi"}})]},
+]  # fmt: skip
+SILENT = [
+    {"configs": [reviews.config({}, driver="xgpu.nvidia.com")]},
+    {"configs": [reviews.config({}, driver="gpu.nvidia.com.example")]},
+    {"configs": [reviews.config({}, driver="gpuxnvidia.com")]},
+    {"constraints": [{"matchAttribute": "nic.example/productname"}]},
+    {"requests": [reviews.request("gpu", "team-a", capacity={"requests": {"memroy": "10Gi"}})]},
+]
+
+
+@pytest.mark.parametrize("resource", ["resourceclaims", "resourceclaimtemplates"])
+@pytest.mark.parametrize("version", admitted.VERSIONS)
+def test_names_that_nothing_has_are_asked_about(asked, resource, version):
+    for fields, expected in (*((one, True) for one in NAMED), *((one, False) for one in SILENT)):
+        review = reviews.review(resource, version, reviews.made(resource, version, **fields))
+        decision = admission.decide(review, reviews.DRIVER)
+        assert (decision.allowed, bool(decision.warnings)) == (True, expected), fields
+        assert asked(review) == (["advice"] if expected else []), fields
+
+
+def test_a_class_with_a_config_for_another_spelling_of_the_driver_is_asked_about(asked):
+    for configs, expected in ((NAMED[0]["configs"], ["advice"]), ([OTHER], [])):
+        body = reviews.made("deviceclasses", configs=configs)
+        assert asked(reviews.review("deviceclasses", body=body)) == expected
+
+
 def test_classes_are_asked_about_if_their_expressions_read_the_drivers_attributes(asked):
     for selectors, expected in ((NUMA, ["advice"]), (FOREIGN, [])):
         body = reviews.made("deviceclasses", selectors=selectors)

@@ -32,6 +32,8 @@ def controller():
 
 
 PARTS = {"Kubelet plugin": kubelet_plugin, "Webhook": webhook, "Controller": controller}
+BUILD = ("version", "python")
+"""Labels whose values change with every release; the page has none of them."""
 COMMON = {"Kubelet plugin": {"driver", "node"}, "Webhook": {"driver"}, "Controller": {"driver"}}
 
 
@@ -63,7 +65,8 @@ def made(part):
         for sample in family.samples:
             assert sample.labels.keys() >= COMMON[part]
             for label in sample.labels.keys() - COMMON[part] - {"le"}:
-                labels.setdefault(label, set()).add(sample.labels[label])
+                told = set() if label in BUILD else {sample.labels[label]}
+                labels.setdefault(label, set()).update(told)
         found[name] = (family.type, labels)
     return found
 

@@ -1,3 +1,5 @@
+import json
+
 import config_cases
 import pytest
 import webhook_reviews as reviews
@@ -82,8 +84,32 @@ def test_of_very_many_problems_the_first_are_told():
     decision = decide(configs=[reviews.config(fields)])
     status = admission.answer(decision)["response"]["status"]
     assert status["message"].startswith("150 problems in configs: ")
-    assert status["message"].endswith("; and 50 more")
-    assert len(status["details"]["causes"]) == 100
+    assert status["message"].endswith("; and 140 more problems")
+    assert len(status["details"]["causes"]) == 10
+
+
+def test_however_large_the_configs_are_the_answer_is_short():
+    names = [f"{number}" + "\u202e" * 50 + "x" * 200 for number in range(25)]
+    # As many and as large as the API server allows.
+    large = [reviews.config(config_cases.gpu(**dict.fromkeys(names, 1))) for _ in range(32)]
+    decision = decide(configs=large)
+    assert len(decision.problems) == 10
+    assert admission.message(decision).startswith(f"{32 * 25} problems in configs: ")
+    assert admission.message(decision).endswith(" more problems")
+    assert len(admission.message(decision).encode()) <= 4096
+    assert "\u202e" not in admission.message(decision)
+    answer = json.dumps(admission.answer(decision))
+    assert len(answer) <= 16384
+
+
+def test_of_very_many_warnings_the_first_are_told():
+    requests = [
+        reviews.request(f"gpu-{number}", tolerations=[{"operator": "Exists"}])
+        for number in range(32)
+    ]
+    warnings = decide(requests=requests).warnings
+    assert len(warnings) == 11
+    assert warnings[-1] == "and 22 more warnings"
 
 
 def test_what_is_refused_is_not_warned_of_as_well():

@@ -232,11 +232,17 @@ def test_what_is_guarded_always_there_or_not_ours_is_nothing_to_warn_of(expressi
 def test_what_a_type_of_device_never_has_is_told(version):
     assert asking(f'{A}.profile == "1g.10gb"', version=version) == [
         (
-            "one device of type gpu without profile keeps the pod pending: write "
-            f'"profile" in {A} && {A}.profile == "1g.10gb"'
+            "devices of class gpu.nvidia.com never have profile, which keeps the pod pending: ask "
+            "for class mig.nvidia.com"
         )
     ]
-    assert asking(f"{A}.index == 0", "mig.nvidia.com", version)
+    assert asking(f"{A}.index == 0", "mig.nvidia.com", version) == [
+        (
+            "devices of class mig.nvidia.com never have index, which keeps the pod pending: ask "
+            "for class gpu.nvidia.com"
+        )
+    ]
+    assert asking(f'"profile" in {A} && {A}.profile == "1g.10gb"', version=version) == []
     assert asking(f'{A}.uuid == "MIG-0"', "mig.nvidia.com", version)
     assert asking(f'{C}.cores.isGreaterThan(quantity("1"))', version=version)
 

@@ -174,3 +174,25 @@ def test_a_whole_number_survives_in_every_format(number, form):
     capped = form is quantities.Format.BINARY_SI and abs(number) > 2**63 - 1
     read = quantities.parse(str(quantity))
     assert read == quantity or (capped and abs(read.amount) == 2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nan", "NaN", "inf", "-inf", "Infinity", "1e9999", "1e999999999", "1E-999999999", "1e+1000",
+     "9" * 65, "0." + "0" * 70 + "1", "1" * 10_000_000, "0x10", "1_000", "\u0661Gi", "\uff11Gi",
+     "1e", "1Zi", "1e1e1", " 1", "1 Gi", "1\n", ""],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_what_is_no_number_or_costs_more_than_it_says_is_refused_at_once(text):
+    with pytest.raises(errors.Rejected) as caught:
+        quantities.parse(text)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text", ["1e999", "-1e999", "1e-999", "9" * 64, "9" * 60 + "Ei", "." + "9" * 63]
+)
+def test_the_largest_and_smallest_that_are_read_can_be_computed_with(text):
+    found = quantities.parse(text)
+    assert quantities.parse(str(found)) == found or len(str(found)) > 64
+    assert found.value.bit_length() < 4096

@@ -43,7 +43,8 @@ def test_build_metadata_is_ignored_by_equality_and_hash():
 def test_a_text_that_is_no_semantic_version_is_refused_by_name(text):
     with pytest.raises(errors.Rejected) as caught:
         versions.parse(text)
-    assert repr(text) in str(caught.value)
+    assert repr(text[:100]) in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a container gets for CDI names, and the runtime that only pretends to run."""
 
 import json
+import subprocess
 import threading
 
 import pytest
@@ -253,4 +254,34 @@ def test_a_container_with_an_unknown_device_does_not_start(tmp_path):
 
 def test_a_container_whose_environment_is_impossible_does_not_start(tmp_path, with_nvidia_smi):
     with pytest.raises(errors.Retryable, match="null byte"):
-        start(tmp_path, container("gpu-1", BAD="a\0b"))
+        start(tmp_path, container("gpu-1", SIMULATED_GPU_9="a\0b"))
+
+
+def test_no_variable_of_a_pod_but_those_of_devices_reaches_a_shell(
+    tmp_path, with_nvidia_smi, monkeypatch
+):
+    environments = []
+    run = subprocess.run
+
+    def noting(command, **options):
+        environments.append(options["env"])
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", noting)
+    touched = tmp_path / "touched"
+    script = tmp_path / "script.sh"
+    script.write_text(f"touch {touched}\n")
+    tricks = {
+        "ENV": str(script), "BASH_ENV": str(script), "PATH": str(tmp_path), "IFS": "I",
+        "LD_PRELOAD": str(script), "LD_LIBRARY_PATH": str(tmp_path), "PS4": f"$(touch {touched})",
+        "SHELLOPTS": "xtrace", "BASH_FUNC_echo%%": f"() {{ touch {touched}; }}",
+        "SIMULATED_": "x", "SIMULATED_x": "x", "SIMULATED_GPU_2\n": "x",
+        "SIMULATED_GPU_5": f"$(touch {touched})|`touch {touched}`",
+    }  # fmt: skip
+    shown = start(tmp_path, container("gpu-1", **tricks)).view().output
+    assert shown == (
+        "GPU 0: Tesla T4 (UUID: GPU-1)",
+        f"GPU 1: $(touch {touched}) (UUID: `touch {touched}`)",
+    )
+    assert [set(each) for each in environments] == [{"SIMULATED_GPU_1", "SIMULATED_GPU_5"}]
+    assert not touched.exists()

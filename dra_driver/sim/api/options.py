@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
-from dra_driver.sim.api import routing
+from dra_driver.sim.api import access, routing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Options:
 
     port: int = 0
     """0: any that is free."""
+    credentials: access.Access | None = None
+    """What clients have to send, with TLS; None: neither token nor TLS, for tests."""
     resource_versions: tuple[str, ...] = ("v1",)
     """Which versions of `resource.k8s.io` are served, the preferred one first."""
     kubernetes_version: str = "v1.36.2-sim"

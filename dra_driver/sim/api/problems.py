@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dra_driver import errors
+from dra_driver.model import texts
 from dra_driver.sim.api import fields, kinds
 
 Json = dict[str, Any]
@@ -157,6 +158,20 @@ def only_as_json(kind: str, others: Sequence[str]) -> ApiError:
         "kubectl apply -f -`"
     )
     return ApiError(Problem(415, "UnsupportedMediaType", message))
+
+
+def unauthorized() -> ApiError:
+    """401: the token of the kubeconfig is missing, or is another one."""
+    return ApiError(Problem(401, "Unauthorized", "Unauthorized"))
+
+
+def wrong_host(host: str) -> ApiError:
+    """403: the server was called by a name that is none of its own, as pages in a browser do."""
+    message = (
+        f"Host {texts.quoted(host)} is not allowed: call the server by 127.0.0.1, [::1] or "
+        "localhost, as the kubeconfig does"
+    )
+    return ApiError(Problem(403, "Forbidden", message))
 
 
 def no_such_path() -> ApiError:

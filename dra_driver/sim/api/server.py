@@ -1,8 +1,10 @@
 """The embedded API server: start, where it is, stop."""
 
 import asyncio
+import contextlib
 import pathlib
 import socket
+import ssl
 import threading
 import time
 from typing import Any, Self
@@ -10,7 +12,9 @@ from typing import Any, Self
 import uvicorn
 
 from dra_driver import errors
+from dra_driver.adapters import tls
 from dra_driver.sim.api import (
+    access,
     discovery,
     handling,
     kinds,
@@ -29,12 +33,15 @@ Fault = options.Fault
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
+_FAREWELL_SECONDS = 0.1
 _ACCEPT_TURNS = 8
 """Turns of asyncio's loop in which what was accepted has become a connection; it needs three."""
 
 
 class ApiServer:
     """An API server on loopback. It is built, started once and stopped once.
+
+    Whom it answers is in the options: see `access`.
 
     What it stores is in memory. Other threads may use `registry` and `store` beside the clients.
     """
@@ -71,16 +78,20 @@ class ApiServer:
             # A connection that a client holds on to is closed by the client or by `stop`.
             timeout_keep_alive=24 * 3600,
         )
+        config.load()
+        # Not from files, as the library would read it.
+        config.ssl = _context(self.options.credentials)
         self._uvicorn = _Uvicorn(config)
         self._thread: threading.Thread | None = None
         self._address: tuple[str, int] | None = None
 
     @property
     def url(self) -> str:
-        """Where the server listens, for example `http://127.0.0.1:36123`."""
+        """Where the server listens, for example `https://127.0.0.1:36123`."""
         if self._address is None:
             raise errors.Fatal("the API server has no address yet: start it first")
-        return f"http://{self._address[0]}:{self._address[1]}"
+        scheme = "https" if self.options.credentials else "http"
+        return f"{scheme}://{self._address[0]}:{self._address[1]}"
 
     def start(self) -> None:
         """Begins to listen; returns when requests are accepted.
@@ -114,7 +125,7 @@ class ApiServer:
 
     def write_kubeconfig(self, path: pathlib.Path) -> None:
         """Writes a file for `kubectl --kubeconfig` and for client libraries."""
-        kubeconfig.write(path, self.url)
+        kubeconfig.write(path, self.url, self.options.credentials)
 
     def __enter__(self) -> Self:
         self.start()
@@ -153,6 +164,7 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets running requests end; their watches have been ended before."""
         del sockets
+        secured: list[Any] = []
         # What asyncio is about to accept when its server is closed, it forgets without closing it.
         for listening in self.servers:
             for each in listening.sockets:
@@ -161,19 +173,44 @@ class _Uvicorn(uvicorn.Server):
             await asyncio.sleep(0)
         for listening in self.servers:
             listening.close()
-        for connection in list(self.server_state.connections):
+        # Known now: a connection that ends does not tell any more.
+        open_ones = list(self.server_state.connections)
+        if self.config.ssl is not None:
+            secured = [each.transport.get_extra_info("socket") for each in open_ones]
+        for connection in open_ones:
             connection.shutdown()
         if self.server_state.tasks:
             await asyncio.wait(self.server_state.tasks, timeout=_STOP_SECONDS / 2)
         for connection in list(self.server_state.connections):
             connection.transport.close()
+        if secured:
+            await self._cut(secured)
         for listening in self.servers:
-            await listening.wait_closed()
+            # Who has connected and not begun to speak TLS is in nobody's list.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(listening.wait_closed(), _FAREWELL_SECONDS)
+
+    async def _cut(self, sockets: list[Any]) -> None:
+        """A client that keeps its connection for later takes no part in a farewell of TLS."""
+        await asyncio.sleep(_FAREWELL_SECONDS)
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
+
+
+def _context(needed: access.Access | None) -> ssl.SSLContext | None:
+    if needed is None:
+        return None
+    certificate = tls.Certificate()
+    certificate.use(needed.certificate, needed.key)
+    return certificate.context
 
 
 def _listen(port: int) -> socket.socket:
     try:
-        listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        listener = socket.create_server((access.ADDRESS, port), backlog=1024)
     except OSError as error:
         raise errors.Fatal(
             f"the API server cannot listen on 127.0.0.1:{port}: {error}; "

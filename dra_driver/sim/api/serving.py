@@ -6,10 +6,11 @@ hop to another thread would cost more than the work.
 
 import asyncio
 import functools
+import http
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from dra_driver.sim.api import codecs, handling, options, problems, routing
+from dra_driver.sim.api import access, codecs, handling, options, problems, routing
 
 Scope = Mapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -32,6 +33,10 @@ class App:
         self._cut = cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Before anything is read that somebody without access has sent.
+        if refused := access.refusal(_headers(scope), self._settings.credentials):
+            await _send_reply(_failure(refused.problem), send)
+            return
         request = await _read(scope, receive)
         target, failure = self._resolve(request)
         call = routing.describe(request, target)
@@ -147,15 +152,19 @@ async def _read(scope: Scope, receive: Receive) -> routing.Request:
         method=scope["method"],
         path=scope["path"],
         query=routing.parse_query(scope["query_string"].decode()),
-        headers={
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        },
+        headers=dict(_headers(scope)),
         body=b"".join(chunks),
     )
 
 
+def _headers(scope: Scope) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+
+
 def _failure(problem: problems.Problem) -> handling.Reply:
     headers: tuple[tuple[str, str], ...] = ()
+    if problem.code == http.HTTPStatus.UNAUTHORIZED:
+        headers = (("www-authenticate", "Bearer"),)
     if "retryAfterSeconds" in problem.details:
         headers = (("retry-after", str(problem.details["retryAfterSeconds"])),)
     return handling.Reply(problem.code, codecs.dumps(problem.status()), headers=headers)

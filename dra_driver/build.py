@@ -1,0 +1,3 @@
+"""Which build of the driver this is."""
+
+VERSION = "0.1.0"
