@@ -8,7 +8,7 @@ import mps_scene
 import pod_kubelet
 
 from dra_driver import settings
-from dra_driver.adapters import driver_root, kube
+from dra_driver.adapters import kube
 from dra_driver.apps import mps_pods
 from dra_driver.model import mps
 
@@ -46,9 +46,8 @@ class Launchers:
         """`fields` are settings."""
         wanted = {"mps_launcher": "pod", "mps_image": "driver:1", "pod_namespace": NAMESPACE}
         config = settings.KubeletPlugin(node_name=api_cluster.NODE, **wanted | fields)
-        root = driver_root.Root(str(self._scene.driver_root), self._scene.driver_root)
         processes = self._scene.launcher(private_shm=private_shm)
-        return mps_pods.launcher(config, self._cluster.client, root, processes)
+        return mps_pods.launcher(config, self._cluster.client, self._scene.layout, processes)
 
 
 def started(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> mps.Daemon:

@@ -229,10 +229,10 @@ class PodLauncher:
 def launcher(
     config: settings.KubeletPlugin,
     client: kube.Client,
-    root: driver_root.Root,
+    layout: driver_root.Layout,
     processes: mps_local.LocalLauncher,
 ) -> PodLauncher:
-    """As the settings say, with the driver under `root`.
+    """As the settings say, with the driver that is installed there.
 
     Raises:
         errors.Fatal: the settings do not do for pods.
@@ -241,8 +241,9 @@ def launcher(
         namespace=config.pod_namespace,
         node_name=config.node_name,
         image=config.mps_image,
-        driver_root=root.host,
-        driver_root_seen=str(root.seen),
+        driver_root=layout.root.host,
+        driver_root_seen=str(layout.root.seen),
+        library_dirs=layout.given,
         cpu=config.mps_cpu,
         memory=config.mps_memory,
         image_pull_policy=config.mps_image_pull_policy,

@@ -3,6 +3,7 @@
 import dataclasses
 
 import doctor_scene
+import hook_programs
 import pytest
 
 from dra_driver.adapters import sysfs
@@ -131,6 +132,28 @@ def test_a_program_that_is_absent_is_only_a_note(node, program, check):
     node.install()
     (node.host / "usr/bin" / program).unlink()
     assert doctor_scene.not_fine(look(node)) == [("note", check)]
+
+
+def test_a_hook_that_lacks_commands_is_a_note(node):
+    node.install()
+    hook_programs.put(node.host / "usr/bin/nvidia-cdi-hook", hook_programs.V1_17_5)
+    found = doctor_scene.by_check(look(node))["nvidia-cdi-hook"]
+    assert found.level is diagnosis.Level.NOTE
+    assert found.cause == (
+        "/usr/bin/nvidia-cdi-hook is old: containers are made without "
+        "disable-device-node-modification (toolkit 1.18)"
+    )
+    assert "1.18 or newer" in found.remedy
+
+
+def test_a_hook_that_the_pod_copies_into_the_plugins_directory_may_not_be_there_yet(node):
+    node.install()
+    hook = node.machine.plugin / "nvidia-cdi-hook"
+    told = doctor_scene.by_check(look(node, cdi_hook=hook))["nvidia-cdi-hook"]
+    assert (told.level, told.cause) == ("fine", f"{hook}, once it is copied there")
+    hook_programs.put(hook, hook_programs.V1_16)
+    told = doctor_scene.by_check(look(node, cdi_hook=hook))["nvidia-cdi-hook"]
+    assert told.level is diagnosis.Level.NOTE
 
 
 def test_capabilities_of_mig_are_needed_by_cards_that_can_be_cut(node):

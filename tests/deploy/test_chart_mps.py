@@ -23,6 +23,13 @@ def constraints(values=None):
     )
 
 
+def test_the_pods_look_for_the_driver_where_the_plugin_does():
+    [container] = pod({"settings": {"libraryDirs": ["/opt/a", "/opt/b"]}})["spec"]["containers"]
+    assert container["command"][-2:] == ["--library-dirs", "/opt/a,/opt/b"]
+    [container] = pod()["spec"]["containers"]
+    assert "--library-dirs" not in container["command"]
+
+
 # Account and secrets
 
 
