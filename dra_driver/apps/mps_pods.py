@@ -220,7 +220,7 @@ class PodLauncher:
                 f" Make the service account {account} (deploy/manifests/mps.yaml), or name another "
                 "one with --mps-service-account"
             )
-        return " Apply its role anew (deploy/rbac.yaml)"
+        return " Apply its role anew: helm upgrade, or kubectl apply -f deploy/manifests/rbac.yaml"
 
     def _name(self, daemon: mps.Daemon) -> str:
         return f"{self._site.namespace}/{mps_pod.name(self._site, daemon)}"
