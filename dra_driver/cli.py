@@ -166,7 +166,10 @@ def _mps_daemon(options: argparse.Namespace) -> int:
 
     mps_daemon.Supervisor(
         mps_daemon.Options(
-            file=options.file, driver_root=options.driver_root, private_shm=options.private_shm
+            file=options.file,
+            driver_root=options.driver_root,
+            private_shm=options.private_shm,
+            library_dirs=options.library_dirs,
         )
     ).run()
     return 0

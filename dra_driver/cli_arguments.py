@@ -219,6 +219,14 @@ def mps_daemon(commands: Commands) -> argparse.ArgumentParser:
         help="where the NVIDIA driver is installed, as this process sees it. Default: /",
     )
     parser.add_argument(
+        "--library-dirs",
+        type=lambda text: tuple(part for part in text.split(",") if part),
+        default=(),
+        metavar="DIRS",
+        help="directories below it that hold its libraries, besides the usual ones; separated by "
+        "commas",
+    )
+    parser.add_argument(
         "--private-shm",
         action="store_true",
         help="have the daemon's own shared memory at /dev/shm, not the machine's (needs root)",

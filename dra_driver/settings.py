@@ -105,8 +105,9 @@ class KubeletPlugin(Settings):
     )
     library_dirs: tuple[str, ...] = Field(
         (),
-        description="Directories under the driver root that hold driver libraries, besides the "
-        "usual ones; separated by commas.",
+        description="Directories under the driver root that hold driver libraries and come before "
+        "the usual ones, for NVML, nvidia-smi, MPS and containers; a bin beside one has programs. "
+        "Separated by commas.",
     )
     cdi_hook: pathlib.Path | None = Field(
         None,

@@ -2,8 +2,8 @@
 
 import chart
 
-from dra_driver.adapters import driver_root, kube, mps_local
-from dra_driver.apps import mps_pods
+from dra_driver.adapters import kube, mps_local
+from dra_driver.apps import host, mps_pods
 from dra_driver.logic import mps_pod
 from dra_driver.model import mps
 
@@ -19,10 +19,8 @@ _DAEMON = mps.daemon(
 def pod(values: chart.Json | None = None) -> chart.Json:
     """One of them, on the node node-1."""
     config = chart.plugin_settings(values)
-    seen = config.driver_root_seen
-    assert seen is not None
-    root = driver_root.Root(str(config.driver_root), seen)
-    processes = mps_local.LocalLauncher(seen, private_shm=True)
+    layout = host.layout_of_driver(config)
+    processes = mps_local.LocalLauncher(layout.root.seen, private_shm=True)
     client = kube.Client.__new__(kube.Client)  # It is not asked anything.
-    site = mps_pods.launcher(config, client, root, processes)._site
+    site = mps_pods.launcher(config, client, layout, processes)._site
     return mps_pod.body(site, _DAEMON, node_uid="node-uid", private_shm=True)

@@ -6,6 +6,7 @@ import pathlib
 
 import api_cluster
 import elf_objects
+import hook_programs
 import plugin_process
 
 from dra_driver import settings
@@ -66,8 +67,9 @@ class Node:
             file.write_bytes(content)
             (directory / f"{name}.1").symlink_to(file.name)
         (root / "usr" / "bin").mkdir()
-        for name in ("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cdi-hook"):
+        for name in ("nvidia-smi", "nvidia-cuda-mps-control"):
             (root / "usr" / "bin" / name).touch(mode=0o755)
+        hook_programs.put(root / "usr" / "bin" / "nvidia-cdi-hook")
         self.make_nodes(below)
 
     def make_nodes(self, below: str = "") -> None:
@@ -80,14 +82,13 @@ class Node:
     def served(self, config: settings.KubeletPlugin, gpus: str) -> node_agent.Hardware:
         """The installed driver, with simulated GPUs behind its NVML."""
         pretended = hardware.simulated(config.model_copy(update={"simulate_gpus": gpus}))
-        missing = functools.partial(host.missing_nodes, host.installed_driver(config))
-        return dataclasses.replace(pretended, driver=host.root_of_driver(config), missing=missing)
+        missing = functools.partial(host.missing, host.installed_driver(config))
+        return dataclasses.replace(pretended, driver=host.layout_of_driver(config), missing=missing)
 
     def unserved(self, config: settings.KubeletPlugin) -> node_agent.Hardware:
         """The installed driver, whose library is loaded as it is."""
-        driver = host.root_of_driver(config)
         found = self.served(config, "none")
-        return dataclasses.replace(found, nvml=nvml.Nvml(driver_root=driver.seen))
+        return dataclasses.replace(found, nvml=nvml.Nvml(layout=host.layout_of_driver(config)))
 
 
 def examine(

@@ -9,7 +9,7 @@ import pod_kubelet
 import polling
 
 from dra_driver import settings
-from dra_driver.adapters import driver_root, kube, patience
+from dra_driver.adapters import kube, patience
 from dra_driver.apps import mps_pods
 from dra_driver.model import mps
 
@@ -49,9 +49,8 @@ class Launchers:
         config = settings.KubeletPlugin(
             node_name=api_cluster.NODE, state_dir=self._scene.root, **wanted | fields
         )
-        root = driver_root.Root(str(self._scene.driver_root), self._scene.driver_root)
         processes = self._scene.launcher(private_shm=private_shm)
-        return mps_pods.launcher(config, self._cluster.client, root, processes)
+        return mps_pods.launcher(config, self._cluster.client, self._scene.layout, processes)
 
 
 def started(launcher: mps_pods.PodLauncher, daemon: mps.Daemon) -> mps.Daemon:

@@ -12,6 +12,7 @@ import threading
 
 import polling
 
+from dra_driver.adapters import driver_root as roots
 from dra_driver.adapters import mps_control, mps_domain, mps_local, patience, pids
 from dra_driver.model import mps
 from dra_driver.sim import mps_program
@@ -31,7 +32,7 @@ class Scene:
         self.driver_root = driver_root or self.root / "driver"
         if driver_root is None:
             mps_program.install(self.driver_root)
-        self.program = mps_control.find(self.driver_root).path
+        self.program = mps_control.find(self.layout).path
         self.daemons: list[mps.Daemon] = []
 
     def close(self) -> None:
@@ -48,6 +49,11 @@ class Scene:
         )
         self.daemons.append(daemon)
         return daemon
+
+    @property
+    def layout(self):
+        """Where the program is."""
+        return roots.Layout(roots.Root(str(self.driver_root), self.driver_root))
 
     def launcher(self, **options) -> mps_local.LocalLauncher:
         return mps_local.LocalLauncher(self.driver_root, **{"private_shm": False} | options)

@@ -174,7 +174,8 @@ webhook:
 YAML
 }
 
-# The same for the rendered manifests. The last of two flags counts.
+# The same for the rendered manifests, in which the doctor, an init container, has the flags of the
+# plugin too. The last of two flags counts.
 kustomization() {
     echo "resources:"
     for file in "$ROOT"/deploy/manifests/*.yaml; do
@@ -187,14 +188,17 @@ patches:
   patch: |
     - {op: remove, path: /spec/template/spec/affinity}
     - {op: add, path: /spec/template/spec/nodeSelector/$(printf %s "$2" | sed 's#/#~1#'), value: "true"}
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--shares=$3"}
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--mig-mode=$4"}
 YAML
-    if [ "$GPUS" = simulated ]; then
-        cat <<YAML
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--simulate-gpus=$1"}
-YAML
-    fi
+    for container in initContainers/0 containers/0; do
+        add_flag "$container" "--shares=$3"
+        add_flag "$container" "--mig-mode=$4"
+        [ "$GPUS" = real ] || add_flag "$container" "--simulate-gpus=$1"
+    done
+}
+
+# An operation of a patch: add_flag CONTAINER FLAG
+add_flag() {
+    printf '    - {op: add, path: /spec/template/spec/%s/args/-, value: "%s"}\n' "$1" "$2"
 }
 
 # Wait until slices have the whole GPUs that they should have, and no others: the kubelet removes

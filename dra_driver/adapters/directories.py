@@ -1,8 +1,16 @@
-"""Whether a directory takes files: tried, as permissions do not tell it all."""
+"""Whether a directory takes files: tried, as permissions do not tell it all, and nothing is left.
+
+Not even for a moment has a directory another entry, or another time of its last change: nobody who
+watches it sees anything.
+"""
 
 import dataclasses
+import errno
+import os
 import pathlib
-import tempfile
+
+_NOT_THERE = frozenset({errno.EOPNOTSUPP, errno.EISDIR})
+"""What file systems say that have no files without a name, and kernels before 3.11."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,7 +25,7 @@ class State:
 
 
 def look(path: pathlib.Path) -> State:
-    """Puts a hidden file into the directory, or into the nearest one above it, and removes it."""
+    """Makes a file without a name in the directory, or in the nearest one above it."""
     try:
         if path.is_dir():
             return State(exists=True, failure=_failure(path))
@@ -31,8 +39,19 @@ def look(path: pathlib.Path) -> State:
 
 def _failure(path: pathlib.Path) -> str | None:
     try:
-        # The kubelet, which watches one of them, leaves hidden files alone.
-        with tempfile.TemporaryFile(dir=path, prefix="."):
-            return None
+        os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        return f"{path}: {error.strerror}"
+        why_not = _refusal(path) if error.errno in _NOT_THERE else error.strerror
+        return None if why_not is None else f"{path}: {why_not}"
+    return None
+
+
+def _refusal(path: pathlib.Path) -> str | None:
+    """What permissions and the file system say, where trying would leave traces."""
+    if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+        read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+        return os.strerror(errno.EROFS if read_only else errno.EACCES)
+    room = os.statvfs(path)
+    if not room.f_blocks:
+        return "its file system takes no files"
+    return None if room.f_bfree else os.strerror(errno.ENOSPC)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from dra_driver import errors
 from dra_driver.adapters import driver_root
-from dra_driver.model import driver
 
 _C_LIBRARY = "libc.so.6"
 
@@ -19,56 +18,54 @@ class Program:
     environment: Mapping[str, str]
 
 
-def find(
-    root: driver_root.Root, name: str, library_dirs: Sequence[str] = (), *, library: str
-) -> Program:
+def find(layout: driver_root.Layout, name: str, *, library: str) -> Program:
     """The program of the driver that is installed under a root. Links end inside the root.
 
     Args:
-        root: where the driver is installed.
+        layout: where the driver is installed.
         name: of the program, as in `nvidia-smi`.
-        library_dirs: looked through before `driver.LIBRARY_DIRS`.
         library: the driver's library that the program loads, as in `libnvidia-ml.so.1`. Without
             it the program is left to say so.
 
     Raises:
         errors.Retryable: the root has no such program (yet).
     """
-    path = _first(root, driver.BINARY_DIRS, name)
-    if path is None:
+    root, place = layout.root, layout.program(name)
+    if place is None:
         raise errors.Retryable(
-            f"driver root {root.host!r}: no {name} in {', '.join(driver.BINARY_DIRS)}, looked for "
+            f"driver root {root.host!r}: no {name} in {', '.join(layout.binary_dirs)}, looked for "
             f"below {str(root.seen)!r}; wait for the driver to be installed, install the package "
-            "that has it, or correct the driver root"
+            "that has it, or correct the driver root (--driver-root). A bin beside a directory of "
+            "--library-dirs is looked through, too"
         )
-    if root.seen == pathlib.Path("/"):
-        return Program(path, {})
-    directories = (*library_dirs, *driver.LIBRARY_DIRS)
-    searched = _of_the_driver_alone(root, directories, library)
+    # What else is under the root of this process, the loader finds by itself.
+    directories = layout.given if root.seen == pathlib.Path("/") else layout.library_dirs
+    searched = _of_the_driver_alone(layout, directories, library)
     if searched:
-        return Program(path, {"LD_LIBRARY_PATH": ":".join(map(str, searched))})
-    preloaded = _first(root, directories, library)
-    return Program(path, {"LD_PRELOAD": str(preloaded)} if preloaded else {})
-
-
-def _first(root: driver_root.Root, directories: Sequence[str], name: str) -> pathlib.Path | None:
-    paths = (root.at(root.resolve(f"{directory}/{name}")) for directory in directories)
-    return next((path for path in paths if path.is_file()), None)
+        return Program(place.seen, {"LD_LIBRARY_PATH": ":".join(map(str, searched))})
+    preloaded = next(layout.libraries(library, directories), None)
+    return Program(place.seen, {"LD_PRELOAD": str(preloaded.seen)} if preloaded else {})
 
 
 def _of_the_driver_alone(
-    root: driver_root.Root, directories: Sequence[str], library: str
+    layout: driver_root.Layout, directories: Sequence[str], library: str
 ) -> list[pathlib.Path]:
     """The directories that have the library, but no C library.
 
     The root of a driver container is that of a whole distribution. Its C library, with the loader
     of our container, ends a program before it begins.
     """
-    found: dict[pathlib.Path, None] = {}
-    for directory in directories:
-        path = root.at(root.resolve(directory))
-        if (path / _C_LIBRARY).exists() or (path / _C_LIBRARY).is_symlink():
-            continue
-        if root.at(root.resolve(f"{directory}/{library}")).is_file():
-            found[path] = None
-    return list(found)
+    return [
+        directory.seen
+        for directory in layout.directories([library], directories)
+        if not _is_there(directory.seen / _C_LIBRARY)
+        # The loader follows links as the kernel does: an absolute one would leave the root.
+        and (directory.seen / library).is_file()
+        and (directory.seen / library).samefile(
+            layout.root.at(layout.root.resolve(f"{directory.resolved}/{library}"))
+        )
+    ]
+
+
+def _is_there(path: pathlib.Path) -> bool:
+    return path.exists() or path.is_symlink()

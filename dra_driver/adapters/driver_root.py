@@ -45,6 +45,15 @@ class Root:
         """Where this process sees an absolute path under this root."""
         return self.seen / path.lstrip("/")
 
+    def seen_path(self, host_path: str) -> pathlib.Path | None:
+        """Where this process sees a file of the host; None if it does not, as far as is known."""
+        if str(self.seen) == self.host:
+            return pathlib.Path(host_path)
+        below = self.host.rstrip("/") + "/"
+        if not host_path.startswith(below):
+            return None
+        return self.at(self.resolve(host_path.removeprefix(below)))
+
     def resolve(self, path: str) -> str:
         """The path without symbolic links, which are followed as if this root were `/`.
 
@@ -70,28 +79,132 @@ class Root:
         return "/" + "/".join(done)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A file under a root: as it is named there, and without links."""
+
+    root: Root
+    path: str
+    resolved: str
+
+    @property
+    def seen(self) -> pathlib.Path:
+        """Where this process opens it: no link on the way leads out of the root."""
+        return self.root.at(self.resolved)
+
+    @property
+    def host_file(self) -> driver.HostFile:
+        """What the container runtime opens on the host for it."""
+        return driver.HostFile(self.path, self.root.host_path(self.resolved))
+
+
+class Layout:
+    """Where under a root the libraries and programs of the driver are. All who use one ask here.
+
+    Reads the disk at every call; remembers nothing.
+    """
+
+    def __init__(self, root: Root, given: Iterable[str] = ()) -> None:
+        """`given`: directories of libraries that come before `driver.LIBRARY_DIRS`.
+
+        A `bin` beside one of them comes before `driver.BINARY_DIRS`.
+        """
+        self.root = root
+        self.given = tuple(f"/{directory.strip('/')}" for directory in given)
+        self.library_dirs = (*self.given, *driver.LIBRARY_DIRS)
+        beside = (f"{directory.rpartition('/')[0]}/bin" for directory in self.given)
+        self.binary_dirs = tuple(dict.fromkeys((*beside, *driver.BINARY_DIRS)))
+
+    def library(self, name: str) -> Place | None:
+        """The first library of this name, as in `libcuda.so.1`; None where there is none."""
+        return next(self.libraries(name), None)
+
+    def libraries(self, name: str, among: Sequence[str] | None = None) -> Iterator[Place]:
+        """Every library of this name, in the order of `among`, which is that of all directories."""
+        directories = self.library_dirs if among is None else among
+        return self._files(name, directories)
+
+    def program(self, name: str) -> Place | None:
+        """The first program of this name; None where there is none."""
+        return self.first(name, self.binary_dirs)
+
+    def first(self, name: str, directories: Sequence[str]) -> Place | None:
+        """The first file of this name in these directories; None where there is none."""
+        return next(self._files(name, directories), None)
+
+    def directories(self, names: Sequence[str], among: Sequence[str] | None = None) -> list[Place]:
+        """Existing directories of libraries, and those where links of these names in them end.
+
+        Each is there once, however many links lead to it.
+        """
+        listed = self.library_dirs if among is None else among
+        behind = [
+            self.root.resolve(f"{directory}/{name}").rpartition("/")[0]
+            for directory in listed
+            for name in names
+            if self.root.at(self.root.resolve(directory)).joinpath(name).is_symlink()
+        ]
+        found: dict[str, Place] = {}
+        for directory in (*listed, *behind):
+            resolved = self.root.resolve(directory)
+            if self.root.at(resolved).is_dir():
+                found.setdefault(resolved, Place(self.root, directory, resolved))
+        return list(found.values())
+
+    def why_no_library(self, name: str) -> str:
+        """What is there in place of a library, and what to do about it."""
+        directories = ", ".join(self.library_dirs)
+        below = "" if str(self.root.seen) == self.root.host else f" below {self.root.seen}"
+        return (
+            f"driver root {self.root.host!r}: no {name} in {directories}{below}; "
+            f"{self.remedy(name)}"
+        )
+
+    def remedy(self, name: str) -> str:
+        """What makes the library be found that is not."""
+        stem = name.rpartition(".")[0]
+        for directory in self.directories(()):
+            versions = sorted(directory.seen.glob(f"{stem}.*.*"))
+            if versions:
+                on_host = self.root.host_path(directory.resolved)
+                return (
+                    f"{on_host} has {versions[-1].name}, and no link {name} that leads to it: "
+                    f"ldconfig on the node, or ln -s {versions[-1].name} {on_host}/{name}"
+                )
+        return (
+            "install the NVIDIA driver, or wait until that is done; or set --driver-root to where "
+            "it is on the host, and --driver-root-seen to where that is mounted in the container; "
+            "or name the directory below it that has the library with --library-dirs"
+        )
+
+    def _files(self, name: str, directories: Sequence[str]) -> Iterator[Place]:
+        for directory in directories:
+            path = f"{directory}/{name}"
+            resolved = self.root.resolve(path)
+            if self.root.at(resolved).is_file():
+                yield Place(self.root, path, resolved)
+
+
 class DriverRoot:
     """The driver installed under a root. Reads the disk at every call; remembers nothing.
 
     Args:
-        root: where the driver is installed.
+        layout: where the driver is installed.
         dev_root: where `dev/` is. None: the driver root if it has `dev/nvidiactl` (a driver
             container), else the root of this process, whose `/dev` then is the host's.
-        library_dirs: looked through before `driver.LIBRARY_DIRS`.
         cdi_hook: the host path of `nvidia-cdi-hook`; None looks for it under the driver root.
     """
 
     def __init__(
         self,
-        root: Root,
+        layout: Layout,
         *,
         dev_root: Root | None = None,
-        library_dirs: Sequence[str] = (),
         cdi_hook: str | None = None,
     ) -> None:
-        self._root = root
+        self._root = layout.root
         self._dev_root = dev_root
-        self._library_dirs = (*library_dirs, *driver.LIBRARY_DIRS)
+        self._layout = layout
         self._cdi_hook = cdi_hook
 
     def files(self, version: str) -> driver.DriverFiles:
@@ -101,23 +214,32 @@ class DriverRoot:
             errors.Rejected: `version` is no version.
             errors.Retryable: `libcuda` of this version is not there (yet).
         """
-        if not _VERSION.fullmatch(version):
-            raise errors.Rejected(f"driver version {version!r}: expected numbers, as in 580.65.06")
+        self.check(version)
         libraries = self._libraries(version)
         if not any(library.file_name == f"libcuda.so.{version}" for library in libraries):
-            raise errors.Retryable(
-                f"driver root {self._root.host!r}: no libcuda.so.{version} in "
-                f"{', '.join(self._library_dirs)}; install the libraries of the loaded driver, "
-                "or correct the driver root or the library directories"
-            )
+            # What there is of it is for programs of 32 bits.
+            raise errors.Retryable(self._why_not(version))
         return driver.DriverFiles(
             version=version,
             libraries=libraries,
-            binaries=tuple(self._found(_BINARIES, driver.BINARY_DIRS)),
+            binaries=tuple(self._found(_BINARIES, self._layout.binary_dirs)),
             sockets=tuple(self._sockets()),
             firmware=tuple(self._firmware(version)),
             cdi_hook=self._cdi_hook or self._find_cdi_hook(),
         )
+
+    def check(self, version: str) -> None:
+        """Whether the driver of this version is there: `libcuda`, without which nothing works.
+
+        Raises:
+            errors.Rejected: `version` is no version.
+            errors.Retryable: it is not there (yet).
+        """
+        if not _VERSION.fullmatch(version):
+            raise errors.Rejected(f"driver version {version!r}: expected numbers, as in 580.65.06")
+        directories = [place.path for place in self._layout.directories(_ENTRY_LIBRARIES)]
+        if self._layout.first(f"libcuda.so.{version}", directories) is None:
+            raise errors.Retryable(self._why_not(version))
 
     def device_nodes(self, minors: Iterable[int]) -> tuple[driver.DeviceNode, ...]:
         """The device nodes that a container needs for the GPUs with these minor numbers, by path.
@@ -152,6 +274,32 @@ class DriverRoot:
             return self._root
         return Root("/", pathlib.Path("/"))
 
+    def _why_not(self, version: str) -> str:
+        """Why there is no driver of this version, and what to do about it."""
+        layout, others = self._layout, [each for each in self._versions() if each != version]
+        what = f"driver root {self._root.host!r}: no libcuda.so.{version} in"
+        where = ", ".join(layout.library_dirs)
+        if others:
+            return (
+                f"{what} {where}; there is that of {', '.join(others)}: kernel module and "
+                "libraries are of different versions. Load the module of the libraries (or reboot "
+                f"the node), or install the libraries of {version}"
+            )
+        return (
+            f"{what} {where}; install the libraries of the loaded driver, correct the driver root "
+            "(--driver-root), or name the directory below it that has them (--library-dirs)"
+        )
+
+    def _versions(self) -> list[str]:
+        """The versions of which there is a `libcuda`."""
+        found: list[str] = []
+        for directory in self._layout.directories(_ENTRY_LIBRARIES):
+            for file in directory.seen.glob("libcuda.so.*"):
+                version = file.name.removeprefix("libcuda.so.")
+                if _VERSION.fullmatch(version) and version not in found:
+                    found.append(version)
+        return found
+
     def _libraries(self, version: str) -> tuple[driver.Library, ...]:
         found: dict[str, driver.Library] = {}
         for directory in self._directories_of_libraries():
@@ -161,32 +309,19 @@ class DriverRoot:
 
     def _directories_of_libraries(self) -> list[str]:
         """Existing directories, each once however many links lead to it, with `vdpau` below."""
-        behind_links = [
-            self._root.resolve(f"{directory}/{name}").rpartition("/")[0]
-            for directory in self._library_dirs
-            for name in _ENTRY_LIBRARIES
-            if self._root.at(f"{directory}/{name}").is_symlink()
-        ]
         directories: dict[str, str] = {}
-        for directory in (*self._library_dirs, *behind_links):
-            for candidate in (directory, f"{directory}/vdpau"):
+        for directory in self._layout.directories(_ENTRY_LIBRARIES):
+            for candidate in (directory.path, f"{directory.path}/vdpau"):
                 resolved = self._root.resolve(candidate)
                 if self._root.at(resolved).is_dir():
                     directories.setdefault(resolved, candidate)
         return list(directories.values())
 
     def _found(self, names: Iterable[str], directories: Sequence[str]) -> Iterator[driver.HostFile]:
-        files = (
-            self._first_of(f"{directory}/{name}" for directory in directories) for name in names
+        places = (self._layout.first(name, directories) for name in names)
+        yield from sorted(
+            (place.host_file for place in places if place), key=lambda file: file.path
         )
-        yield from sorted((file for file in files if file), key=lambda file: file.path)
-
-    def _first_of(self, paths: Iterable[str]) -> driver.HostFile | None:
-        for path in paths:
-            resolved = self._root.resolve(path)
-            if self._root.at(resolved).is_file():
-                return driver.HostFile(path, self._root.host_path(resolved))
-        return None
 
     def _sockets(self) -> Iterator[driver.HostFile]:
         for path in _SOCKETS:

@@ -58,7 +58,8 @@ def any_alive(directory: pathlib.Path) -> bool:
 
 def _is_alive(path: pathlib.Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        # Only looked at, also by those who may not write there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -21,6 +21,7 @@ from dra_driver.adapters import driver_programs, driver_root
 from dra_driver.model import mps
 
 PROGRAM = "nvidia-cuda-mps-control"
+_SERVER = "nvidia-cuda-mps-server"
 _LIBRARY = "libcuda.so.1"
 _ANSWER_SECONDS = 10.0
 _REFUSED = re.compile(r"^(Unknown command|Invalid|Not enough privilege).*", re.MULTILINE)
@@ -32,14 +33,18 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-def find(root: pathlib.Path) -> driver_programs.Program:
-    """The program of the driver that is installed under a root, as this process sees it.
+def find(layout: driver_root.Layout) -> driver_programs.Program:
+    """The program of the driver that is installed under a root.
 
     Raises:
         errors.Retryable: the root has no such program (yet).
     """
-    seen = driver_root.Root(str(root), root)
-    return driver_programs.find(seen, PROGRAM, library=_LIBRARY)
+    found = driver_programs.find(layout, PROGRAM, library=_LIBRARY)
+    server = layout.program(_SERVER)
+    # The daemon looks for it in the path.
+    places = dict.fromkeys([found.path.parent, *([server.seen.parent] if server else [])])
+    path = ":".join(map(str, (*places, "/usr/bin", "/bin")))
+    return driver_programs.Program(found.path, {"PATH": path, **found.environment})
 
 
 class Control:
@@ -67,7 +72,6 @@ class Control:
         self._program = program
         self._seconds = seconds
         self._environment = {
-            # The daemon finds the server's program, which is beside its own, in the path.
             "PATH": f"{program.parent}:/usr/bin:/bin",
             "CUDA_MPS_PIPE_DIRECTORY": str(pipe_dir),
             "CUDA_MPS_LOG_DIRECTORY": str(log_dir),

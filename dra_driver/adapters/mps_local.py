@@ -41,6 +41,7 @@ class LocalLauncher:
 
     Args:
         driver_root: where the NVIDIA driver is, as processes of this machine see it.
+        library_dirs: directories below it that come before the usual ones.
         private_shm: give each daemon a shared memory of its own; needs root.
         command: what runs a supervisor, before its flags.
     """
@@ -49,12 +50,14 @@ class LocalLauncher:
         self,
         driver_root: pathlib.Path,
         *,
+        library_dirs: Sequence[str] = (),
         private_shm: bool,
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self._private_shm = private_shm
         self._command = [
             *(*command, "--driver-root", str(driver_root)),
+            *(["--library-dirs", ",".join(library_dirs)] if library_dirs else []),
             *(["--private-shm"] if private_shm else []),
         ]
 

@@ -4,14 +4,30 @@ import contextlib
 import ctypes
 import pathlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import nvml_codes, nvml_facts
-from dra_driver.model import devices, driver
+from dra_driver.adapters import driver_root, nvml_codes, nvml_facts
+from dra_driver.model import devices
 
-_SONAME = "libnvidia-ml.so.1"
+SONAME = "libnvidia-ml.so.1"
+_HERE = driver_root.Layout(driver_root.Root("/", pathlib.Path("/")))
+
+
+class NoLibrary(errors.Retryable):
+    """NVML's library is not there (yet), or cannot be loaded."""
+
+
+class Mismatch(errors.Retryable):
+    """Library and kernel module of the driver are of different versions."""
+
+
+class Outdated(Mismatch):
+    """So they are, and a new process may do better.
+
+    This one has the library that it has loaded until it ends.
+    """
 
 
 class Nvml:
@@ -22,8 +38,7 @@ class Nvml:
     Args:
         library: an object with the functions of `pynvml`. None imports `pynvml` itself, at the
             first use and not before; the other arguments are for that alone.
-        driver_root: the directory under which the driver is installed, as this process sees it.
-        library_dirs: where under `driver_root` its libraries are looked for.
+        layout: where the driver is installed.
         opener: loads a shared library by its absolute path, or raises OSError.
     """
 
@@ -31,17 +46,22 @@ class Nvml:
         self,
         library: Any = None,
         *,
-        driver_root: pathlib.Path = pathlib.Path("/"),
-        library_dirs: Sequence[str] = driver.LIBRARY_DIRS,
+        layout: driver_root.Layout = _HERE,
         opener: Callable[[str], object] = ctypes.CDLL,
     ) -> None:
         self._library = library
         self._given = library is not None
-        self._driver_root = driver_root
-        self._library_dirs = library_dirs
+        self._layout = layout
         self._opener = opener
         self._opened: object | None = None
+        self._loaded: tuple[object, ...] | None = None
+        self._has_worked = False
+        self._tell_outdated: Callable[[str], None] = lambda _: None
         self._lock = threading.RLock()
+
+    def when_outdated(self, tell: Callable[[str], None]) -> None:
+        """Have `tell` called, with the reason, as often as `Outdated` is raised."""
+        self._tell_outdated = tell
 
     def init(self) -> None:
         """Open NVML. Counted: each `init` needs its `shutdown`. After a failure try again later.
@@ -49,7 +69,9 @@ class Nvml:
         A GPU that is added while NVML is open is not seen until it was closed and opened again.
 
         Raises:
-            errors.Retryable: the driver is not there (yet).
+            NoLibrary: the driver is not there (yet).
+            Mismatch: its library does not fit its kernel module.
+            errors.Retryable: it does not answer.
         """
         with self._lock:
             library = self._import()
@@ -57,12 +79,13 @@ class Nvml:
             try:
                 if self._given:
                     library.nvmlInitWithFlags(flags)
-                elif self._driver_root == pathlib.Path("/"):
+                elif self._layout.root.seen == pathlib.Path("/"):
                     self._init_from_loader(library, flags)
                 else:
                     self._init_from_root(library, flags)
             except library.NVMLError as error:
-                raise _unavailable(error) from error
+                raise self._unavailable(error) from error
+            self._has_worked = True
 
     def shutdown(self) -> None:
         """Close NVML once. Closing more often than it was opened does nothing."""
@@ -72,7 +95,7 @@ class Nvml:
                 library.nvmlShutdown()
             except library.NVMLError as error:
                 if error.value != nvml_codes.Code.UNINITIALIZED:
-                    raise _unavailable(error) from error
+                    raise self._unavailable(error) from error
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Any]:
@@ -102,7 +125,7 @@ class Nvml:
             try:
                 gpus, failures = _read_all(library)
             except library.NVMLError as error:
-                raise _unavailable(error) from error
+                raise self._unavailable(error) from error
         return devices.Discovery(
             gpus=tuple(sorted(gpus, key=lambda gpu: gpu.minor)), failures=tuple(failures)
         )
@@ -115,34 +138,76 @@ class Nvml:
         return self._library
 
     def _init_from_loader(self, library: Any, flags: int) -> None:
+        """With the library of the settings, or else with that which the dynamic loader finds."""
+        if self._layout.given:
+            self._open_one_of(self._layout.libraries(SONAME, self._layout.given))
+        before = self._loaded or self._on_disk()
         try:
             library.nvmlInitWithFlags(flags)
         except library.NVMLError as error:
+            if error.value != nvml_codes.Code.LIBRARY_NOT_FOUND:
+                self._loaded = before
+                raise
             # The dynamic loader remembers directories that did not exist, so a driver that was
             # installed after the first attempt is found by its path only.
-            if error.value != nvml_codes.Code.LIBRARY_NOT_FOUND or not self._open_from_dirs():
-                raise
+            why_not = self._open_one_of(self._layout.libraries(SONAME))
+            if why_not:
+                raise NoLibrary(f"NVML error {error.value} ({error}): {why_not}") from error
             library.nvmlInitWithFlags(flags)
+        else:
+            self._loaded = before
 
     def _init_from_root(self, library: Any, flags: int) -> None:
-        if not self._open_from_dirs():
-            searched = ", ".join(self._library_dirs)
-            raise errors.Retryable(
-                f"driver root {str(self._driver_root)!r}: no {_SONAME} that can be loaded in "
-                f"{searched}; wait for the driver to be installed, or correct the driver root"
-            )
+        why_not = self._open_one_of(self._layout.libraries(SONAME))
+        if why_not:
+            raise NoLibrary(why_not)
         library.nvmlInitWithFlags(flags)
 
-    def _open_from_dirs(self) -> bool:
-        """Load the library by path: from then on the loader answers its SONAME with this one."""
-        for directory in self._library_dirs:
-            if self._opened is not None:
+    def _open_one_of(self, places: Iterator[driver_root.Place]) -> str:
+        """Load a library by its path: from then on the loader answers its SONAME with that one.
+
+        Why there is none; empty if there is.
+        """
+        refused = []
+        for place in places if self._opened is None else ():
+            before = _signature(place)
+            try:
+                self._opened = self._opener(str(place.seen))
+            except OSError as error:
+                refused.append(f"{self._layout.root.host_path(place.path)}: {error}")
+            else:
+                self._loaded = before
                 break
-            with contextlib.suppress(OSError):
-                self._opened = self._opener(
-                    str(self._driver_root / directory.lstrip("/") / _SONAME)
-                )
-        return self._opened is not None
+        if self._opened is not None:
+            return ""
+        if refused:
+            return f"NVML's library cannot be loaded: {'; '.join(refused)}"
+        return self._layout.why_no_library(SONAME)
+
+    def _on_disk(self) -> tuple[object, ...] | None:
+        place = self._layout.library(SONAME)
+        return None if place is None else _signature(place)
+
+    def _unavailable(self, error: Any) -> errors.Retryable:
+        what = f"no answer from the NVIDIA driver: {nvml_codes.describe(error)}"
+        if error.value == nvml_codes.Code.LIBRARY_NOT_FOUND:
+            return NoLibrary(what)
+        if error.value != nvml_codes.Code.LIB_RM_VERSION_MISMATCH:
+            return errors.Retryable(what)
+        # A container that is started anew also sees a driver root that was mounted anew.
+        if self._has_worked or (not self._given and self._loaded != self._on_disk()):
+            self._tell_outdated(what)
+            return Outdated(what)
+        return Mismatch(what)
+
+
+def _signature(place: driver_root.Place) -> tuple[object, ...] | None:
+    """What tells a file from the one that takes its place."""
+    try:
+        facts = place.seen.stat()
+    except OSError:
+        return None
+    return place.resolved, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _read_all(library: Any) -> tuple[list[devices.Gpu], list[devices.GpuFailure]]:
@@ -165,7 +230,3 @@ def _read_all(library: Any) -> tuple[list[devices.Gpu], list[devices.GpuFailure]
             reason = f"NVML gave an answer that makes no sense: {error}"
             failures.append(nvml_facts.failure(library, index, handle, reason))
     return gpus, failures
-
-
-def _unavailable(error: Any) -> errors.Retryable:
-    return errors.Retryable(f"no answer from the NVIDIA driver: {nvml_codes.describe(error)}")

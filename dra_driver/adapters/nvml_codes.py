@@ -58,13 +58,17 @@ _REMEDIES = {
     Code.UNINITIALIZED: "NVML was shut down by someone else in this process; it is opened again",
     Code.NO_PERMISSION: "run the plugin privileged, so that it may open /dev/nvidiactl",
     Code.DRIVER_NOT_LOADED: "load the kernel module (modprobe nvidia) or wait for the driver pod",
-    Code.LIBRARY_NOT_FOUND: "install the NVIDIA driver or set the driver root to where it is",
+    Code.LIBRARY_NOT_FOUND: (
+        "install the NVIDIA driver, set the driver root (--driver-root) to where it is, or name "
+        "the directory below it that has its libraries (--library-dirs)"
+    ),
     Code.GPU_IS_LOST: "look for Xid messages in the kernel log; reset the GPU or reboot the node",
     Code.RESET_REQUIRED: "stop its users and run nvidia-smi --gpu-reset, or reboot the node",
     Code.OPERATING_SYSTEM: "allow /dev/nvidia* in the device cgroup of the plugin's container",
     Code.LIB_RM_VERSION_MISMATCH: (
-        "the driver was replaced under a running system: reload the kernel module or reboot, "
-        "then restart the plugin, which still has the old library loaded"
+        "the driver was replaced under a running system, and its library and kernel module are of "
+        "different versions (/proc/driver/nvidia/version tells the module's): load the module of "
+        "the library, or reboot the node"
     ),
 }
 

@@ -1,11 +1,13 @@
 """`dra-driver doctor`: what this node lacks for the kubelet plugin with the same settings.
 
-It looks and asks: what it writes is removed at once, or is a dry run.
+It looks and asks, and changes nothing: what it has to try it tries in a directory of its own, or as
+a dry run.
 """
 
 import contextlib
 import dataclasses
 import pathlib
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -128,7 +130,7 @@ def _parts(
     yield doctor_node.findings(config)
     with _simulation(config) as there:
         driver = doctor_driver.look(there, hardware(there))
-    yield list(driver.findings)
+    yield [_told_of(finding, there, config) for finding in driver.findings]
     yield doctor_cluster.findings(config, partitions=driver.partitionable, user_agent=user_agent)
 
 
@@ -136,9 +138,11 @@ def _parts(
 def _simulation(config: settings.KubeletPlugin) -> Iterator[settings.KubeletPlugin]:
     """The settings to look at hardware with.
 
-    Simulated GPUs that no plugin has made yet are made elsewhere, and removed.
+    Simulated GPUs are those of a copy, which is removed: a plugin may run with them, and to look at
+    them changes them: programs are written anew, faults are counted off, and other settings make
+    other cards.
     """
-    if config.simulate_gpus is None or _has_files(config.simulation):
+    if config.simulate_gpus is None:
         yield config
         return
     try:
@@ -147,18 +151,35 @@ def _simulation(config: settings.KubeletPlugin) -> Iterator[settings.KubeletPlug
         raise errors.Fatal(
             f"simulated GPUs need a directory: {error}; set TMPDIR to one that takes files"
         ) from error
-    with directory as path:
-        yield config.model_copy(update={"simulation_dir": pathlib.Path(path)})
+    with directory as place:
+        copy = pathlib.Path(place)
+        try:
+            for name in _states(config.simulation):
+                shutil.copyfile(config.simulation / name, copy / name)
+        except OSError as error:
+            raise errors.Fatal(
+                f"directory of simulated GPUs {config.simulation}: {error.strerror}; run as root, "
+                "or give another --simulation-dir"
+            ) from error
+        yield config.model_copy(update={"simulation_dir": copy})
 
 
-def _has_files(directory: pathlib.Path) -> bool:
+def _states(directory: pathlib.Path) -> list[str]:
+    """The files of a simulation that are no programs: what cards there are, and their faults."""
     try:
-        return directory.is_dir() and any(directory.iterdir())
-    except OSError as error:
-        raise errors.Fatal(
-            f"directory of simulated GPUs {directory}: {error.strerror}; run as root, or give "
-            "another --simulation-dir"
-        ) from error
+        return [path.name for path in directory.iterdir() if path.suffix == ".json"]
+    except FileNotFoundError:
+        return []
+
+
+def _told_of(
+    finding: diagnosis.Finding, there: settings.KubeletPlugin, config: settings.KubeletPlugin
+) -> diagnosis.Finding:
+    """The finding with the directory that was asked about in place of its copy."""
+    copy, asked = str(there.simulation), str(config.simulation)
+    texts = (finding.looked_at, finding.cause, finding.remedy)
+    looked_at, cause, remedy = (text.replace(copy, asked) for text in texts)
+    return dataclasses.replace(finding, looked_at=looked_at, cause=cause, remedy=remedy)
 
 
 def _wrong(check: str, looked_at: str, error: errors.DriverError) -> diagnosis.Finding:

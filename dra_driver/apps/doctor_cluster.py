@@ -52,14 +52,14 @@ def _asked(
 ) -> Iterator[diagnosis.Finding]:
     try:
         about = client.get_path("/version", timeout=_FIRST_SECONDS)
-        told = f"it answers, with {about.get('gitVersion', 'no version')}"
-        yield diagnosis.fine("API server", source, told)
+        release = str(about.get("gitVersion", "no version"))
+        yield diagnosis.fine("API server", source, f"it answers, with {release}")
         served = kube.served_versions(client, _GROUP)
         version = next((v for v in publishing.API_VERSIONS if v in served), None)
         yield _versions(served, version)
         if version is None:
             return
-        yield from _slices(client, config, version, partitions=partitions)
+        yield from _slices(client, config, version, release, partitions=partitions)
     except kube.ApiError as error:
         yield diagnosis.problem(
             "API server",
@@ -85,7 +85,12 @@ def _versions(served: tuple[str, ...], chosen: str | None) -> diagnosis.Finding:
 
 
 def _slices(
-    client: kube.Client, config: settings.KubeletPlugin, version: str, *, partitions: bool
+    client: kube.Client,
+    config: settings.KubeletPlugin,
+    version: str,
+    release: str,
+    *,
+    partitions: bool,
 ) -> Iterator[diagnosis.Finding]:
     request = f"get nodes {config.node_name}"
     try:
@@ -110,6 +115,8 @@ def _slices(
         return
     answer = counter_support.ask(client, owner, version)
     yield diagnosis.counters(_hindrance(answer), looked_at=_DRY_RUN, needed=partitions)
+    if answer.hindrance is None:
+        yield from diagnosis.scheduler(release, shares=_shared(config))
     if _shared(config):
         yield diagnosis.shares(share_support.hindrance(client, owner, version), looked_at=_DRY_RUN)
 

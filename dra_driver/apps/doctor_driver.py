@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 from dra_driver import errors, settings
 from dra_driver.adapters import (
     capabilities,
+    cdi_hook,
     driver_programs,
     driver_root,
     mps_control,
     nvidia_smi,
+    nvml,
     sysfs,
 )
 from dra_driver.apps import host, node_agent
-from dra_driver.logic import diagnosis
-from dra_driver.model import devices, driver
+from dra_driver.logic import diagnosis, injecting
+from dra_driver.model import devices
 
-_LIBRARY = "libnvidia-ml.so.1"
 _USUAL_ROOTS = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 """Where packages of a distribution, the GPU Operator, and GKE install the driver."""
 
@@ -32,15 +33,16 @@ class Seen:
 
 def look(config: settings.KubeletPlugin, hardware: node_agent.Hardware) -> Seen:
     """Ask NVML, and look for what containers are given."""
-    found, failure = devices.Discovery(()), None
+    found = devices.Discovery(())
+    failure: errors.DriverError | None = None
     try:
         found = hardware.nvml.discover()
     except errors.DriverError as error:
-        failure = str(error)
+        failure = error
     modes = (config.mig_mode, *(rule.mig_mode for rule in config.gpus if rule.mig_mode))
     partitionable = diagnosis.partitionable(found.gpus, modes)
-    library = _library(hardware.driver, _directories(config))
-    findings = [*_root(hardware.driver, config, library, failure)]
+    library = hardware.driver.library(nvml.SONAME)
+    findings = [*_root(hardware.driver, library, failure)]
     if failure is None:
         findings += diagnosis.gpus(found, "NVML")
         findings += _places(found.gpus, hardware.place, config.sysfs_root)
@@ -51,53 +53,54 @@ def look(config: settings.KubeletPlugin, hardware: node_agent.Hardware) -> Seen:
     return Seen(tuple(findings), partitionable)
 
 
-def _directories(config: settings.KubeletPlugin) -> Sequence[str]:
-    return (*config.library_dirs, *driver.LIBRARY_DIRS)
-
-
 def _root(
-    root: driver_root.Root,
-    config: settings.KubeletPlugin,
-    library: str | None,
-    failure: str | None,
+    layout: driver_root.Layout,
+    library: driver_root.Place | None,
+    failure: errors.DriverError | None,
 ) -> Iterator[diagnosis.Finding]:
     """Whether the driver is where the settings say; if it is, whether it works."""
-    check, directories = "driver root", _directories(config)
+    check, root = "driver root", layout.root
     if failure is None:
-        told = f"has {library}" if library else "the driver answers"
+        told = f"has {library.path}" if library else "the driver answers"
         yield diagnosis.fine(check, root.host, told)
     elif library is not None:
-        yield diagnosis.fine(check, root.host, f"has {library}")
+        yield diagnosis.fine(check, root.host, f"has {library.path}")
         yield diagnosis.problem(
-            "NVML",
-            root.host_path(library),
-            failure,
-            "modprobe nvidia on the node; dmesg | grep -i nvrm tells why that fails",
+            "NVML", root.host_path(library.path), str(failure), _remedy_of_nvml(failure)
         )
     elif not root.seen.is_dir():
         cause = f"there is no directory {root.seen}"
-        yield diagnosis.problem(check, root.host, cause, _right_root(root, directories))
+        yield diagnosis.problem(check, root.host, cause, _right_root(layout))
     else:
-        cause = f"no {_LIBRARY} in {', '.join(directories)} below {root.seen}"
-        yield diagnosis.problem(check, root.host, cause, _right_root(root, directories))
+        directories = ", ".join(layout.library_dirs)
+        cause = f"no {nvml.SONAME} in {directories} below {root.seen}"
+        yield diagnosis.problem(check, root.host, cause, _right_root(layout))
 
 
-def _library(root: driver_root.Root, directories: Sequence[str]) -> str | None:
-    paths = (f"{directory}/{_LIBRARY}" for directory in directories)
-    return next((path for path in paths if root.at(root.resolve(path)).is_file()), None)
+def _remedy_of_nvml(failure: errors.DriverError) -> str:
+    match failure:
+        case nvml.NoLibrary():
+            return (
+                "install the library for the architecture of the node, and what it needs; "
+                "--library-dirs names directories below the driver root that come first"
+            )
+        case nvml.Mismatch():
+            return (
+                "cat /proc/driver/nvidia/version on the node tells the version of the module; load "
+                "that of the library (rmmod and modprobe, with no process on the GPUs), or reboot"
+            )
+    return "modprobe nvidia on the node; dmesg | grep -i nvrm tells why that fails"
 
 
-def _right_root(root: driver_root.Root, directories: Sequence[str]) -> str:
+def _right_root(layout: driver_root.Layout) -> str:
     """Which settings find the driver, if that is somewhere else where it usually is."""
+    root = layout.root
     for path in _USUAL_ROOTS if root.host == "/" or str(root.seen) == root.host else ():
         base = root.seen if root.host == "/" else pathlib.Path("/")
-        other = driver_root.Root(path, base / path.lstrip("/"))
-        if _library(other, directories):
+        other = driver_root.Layout(driver_root.Root(path, base / path.lstrip("/")), layout.given)
+        if other.library(nvml.SONAME):
             return f"--driver-root {path}; with the chart: --set settings.driverRoot={path}"
-    return (
-        "install the NVIDIA driver, or set --driver-root to where it is on the host and "
-        "--driver-root-seen to where that is mounted in the container"
-    )
+    return layout.remedy(nvml.SONAME)
 
 
 def _places(
@@ -152,16 +155,22 @@ def _files(
         )
         return
     yield diagnosis.fine(check, place, f"{len(files.libraries)} of version {version}")
-    if files.cdi_hook is None:
-        yield diagnosis.note(
-            "nvidia-cdi-hook",
-            place,
-            "it is absent: containers find the libraries through LD_LIBRARY_PATH, which replaces "
-            "one that the image sets",
-            "install nvidia-container-toolkit-base, or set --cdi-hook",
-        )
-    else:
-        yield diagnosis.fine("nvidia-cdi-hook", place, files.cdi_hook)
+    yield _hook(config, files.cdi_hook)
+
+
+def _hook(config: settings.KubeletPlugin, path: str | None) -> diagnosis.Finding:
+    check, place, remedy = "nvidia-cdi-hook", str(config.driver_root), injecting.HOOK_REMEDY
+    if path is None:
+        return diagnosis.note(check, place, f"it is absent: {injecting.NO_HOOK}", remedy)
+    seen = host.seen_hook(config, path)
+    if config.plugin in pathlib.Path(path).parents and not pathlib.Path(path).exists():
+        # The next container of the pod does it.
+        return diagnosis.fine(check, place, f"{path}, once it is copied there")
+    answer = cdi_hook.CdiHook().ask(seen)
+    lacking = injecting.lacking(path, answer.commands, answer.problem)
+    if lacking:
+        return diagnosis.note(check, place, lacking, remedy)
+    return diagnosis.fine(check, place, path)
 
 
 def _capabilities(
@@ -178,40 +187,39 @@ def _capabilities(
 
 
 def _programs(
-    config: settings.KubeletPlugin, root: driver_root.Root
+    config: settings.KubeletPlugin, layout: driver_root.Layout
 ) -> Iterator[diagnosis.Finding]:
     """What some claims need; simulated GPUs have an nvidia-smi of their own."""
     if config.simulate_gpus is None:
-        yield _nvidia_smi(config)
-    yield _mps(root)
+        yield _nvidia_smi(host.layout_of_driver(config))
+    yield _mps(layout)
 
 
-def _nvidia_smi(config: settings.KubeletPlugin) -> diagnosis.Finding:
-    root = host.root_of_driver(config)
+def _nvidia_smi(layout: driver_root.Layout) -> diagnosis.Finding:
+    check, looked_at = "time slices", layout.root.host
     try:
-        program = driver_programs.find(
-            root, nvidia_smi.PROGRAM, config.library_dirs, library=nvidia_smi.LIBRARY
-        )
+        program = driver_programs.find(layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY)
     except errors.DriverError as error:
         return diagnosis.note(
-            "time slices",
-            root.host,
+            check,
+            looked_at,
             str(error),
             "install nvidia-utils of the driver; until then claims that set a time slice are not "
             "prepared",
         )
-    return diagnosis.fine("time slices", root.host, str(program.path))
+    return diagnosis.fine(check, looked_at, str(program.path))
 
 
-def _mps(root: driver_root.Root) -> diagnosis.Finding:
+def _mps(layout: driver_root.Layout) -> diagnosis.Finding:
+    check, looked_at = "MPS", layout.root.host
     try:
-        program = mps_control.find(root.seen)
+        program = mps_control.find(layout)
     except errors.DriverError as error:
         return diagnosis.note(
-            "MPS",
-            root.host,
+            check,
+            looked_at,
             str(error),
             "install nvidia-compute-utils of the driver; until then claims that share by MPS are "
             "not prepared",
         )
-    return diagnosis.fine("MPS", root.host, str(program.path))
+    return diagnosis.fine(check, looked_at, str(program.path))

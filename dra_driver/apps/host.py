@@ -1,6 +1,7 @@
 """The GPUs and the NVIDIA driver of the machine that this process runs on."""
 
 import functools
+import pathlib
 from collections.abc import Sequence
 
 from dra_driver import errors, settings
@@ -14,52 +15,62 @@ from dra_driver.adapters import (
     sysfs,
 )
 from dra_driver.apps import injection, node_agent
+from dra_driver.model import devices
 
 
 def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
     """What the settings say of where the driver is installed, as the agent needs it."""
-    place = root_of_driver(config)
+    layout = layout_of_driver(config)
     root = installed_driver(config)
     return node_agent.Hardware(
-        nvml=nvml.Nvml(driver_root=place.seen),
+        nvml=nvml.Nvml(layout=layout),
         place=sysfs.Sysfs(config.sysfs_root),
         injector=injection.HostDriver(
-            root, capabilities.Capabilities(root.root_of_devices, config.proc_root)
+            root,
+            capabilities.Capabilities(root.root_of_devices, config.proc_root),
+            functools.partial(seen_hook, config),
         ),
-        driver=place,
-        launcher=mps_local.LocalLauncher(place.seen, private_shm=True),
+        driver=layout,
+        launcher=mps_local.LocalLauncher(
+            layout.root.seen, library_dirs=layout.given, private_shm=True
+        ),
         nvidia_smi=nvidia_smi.NvidiaSmi(
             functools.partial(
-                driver_programs.find,
-                place,
-                nvidia_smi.PROGRAM,
-                config.library_dirs,
-                library=nvidia_smi.LIBRARY,
+                driver_programs.find, layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY
             )
         ),
-        missing=functools.partial(missing_nodes, root),
+        missing=functools.partial(missing, root),
     )
 
 
-def missing_nodes(root: driver_root.DriverRoot, minors: Sequence[int]) -> str | None:
-    """Which device nodes of the GPUs with these minor numbers are missing; None if none is."""
+def missing(root: driver_root.DriverRoot, gpus: Sequence[devices.Gpu]) -> str | None:
+    """What containers would lack of these GPUs: device nodes, libraries; None if nothing."""
     try:
-        root.device_nodes(minors)
-    except (errors.Retryable, OSError) as error:
+        root.device_nodes([gpu.minor for gpu in gpus])
+        for version in {gpu.driver_version for gpu in gpus if gpu.driver_version}:
+            root.check(version)
+    except (errors.DriverError, OSError) as error:
         return str(error)
     return None
 
 
-def root_of_driver(config: settings.KubeletPlugin) -> driver_root.Root:
+def seen_hook(config: settings.KubeletPlugin, path: str) -> pathlib.Path | None:
+    """Where this process sees `nvidia-cdi-hook`, of which `path` is that on the host."""
+    if pathlib.Path(path).is_relative_to(config.plugin):
+        # The kubelet is told paths in this directory: a container has it under its own name.
+        return pathlib.Path(path)
+    return layout_of_driver(config).root.seen_path(path)
+
+
+def layout_of_driver(config: settings.KubeletPlugin) -> driver_root.Layout:
     """Where the settings say that the driver is installed."""
     seen = config.driver_root_seen or config.driver_root
-    return driver_root.Root(str(config.driver_root), seen)
+    return driver_root.Layout(driver_root.Root(str(config.driver_root), seen), config.library_dirs)
 
 
 def installed_driver(config: settings.KubeletPlugin) -> driver_root.DriverRoot:
     """The driver that is installed there."""
     return driver_root.DriverRoot(
-        root_of_driver(config),
-        library_dirs=config.library_dirs,
+        layout_of_driver(config),
         cdi_hook=str(config.cdi_hook) if config.cdi_hook else None,
     )

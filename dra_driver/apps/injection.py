@@ -1,11 +1,12 @@
 """What containers need of the NVIDIA driver that is installed on this node."""
 
+import pathlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from dra_driver import errors
-from dra_driver.adapters import capabilities, driver_root
+from dra_driver import errors, telemetry
+from dra_driver.adapters import capabilities, cdi_hook, driver_root
 from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices, driver
 
@@ -17,9 +18,19 @@ and a socket or a hook that is installed later must be found without a restart."
 class HostDriver:
     """See `attempts.Injector`. Device nodes are looked at on each call, files now and then."""
 
-    def __init__(self, root: driver_root.DriverRoot, instances: capabilities.Capabilities) -> None:
+    def __init__(
+        self,
+        root: driver_root.DriverRoot,
+        instances: capabilities.Capabilities,
+        seen_hook: Callable[[str], pathlib.Path | None],
+    ) -> None:
+        """`seen_hook` gives where this process sees `nvidia-cdi-hook`, by its path on the host."""
         self._root = root
         self._instances = instances
+        self._seen_hook = seen_hook
+        self._hook = cdi_hook.CdiHook()
+        self._log = telemetry.logger("injection")
+        self._told = ""
         self._lock = threading.Lock()
         self._files: driver.DriverFiles | None = None
         self._looked = 0.0
@@ -51,6 +62,20 @@ class HostDriver:
             now = time.monotonic()
             files = self._files
             if files is None or files.version != version or now - self._looked > KEEP_SECONDS:
-                files = self._root.files(version)
+                files = self._usable(self._root.files(version))
                 self._files, self._looked = files, now
             return files
+
+    def _usable(self, files: driver.DriverFiles) -> driver.DriverFiles:
+        """With what the hook has; what it lacks is told once."""
+        if files.cdi_hook is None:
+            return files
+        answer = self._hook.ask(self._seen_hook(files.cdi_hook))
+        told = injecting.lacking(files.cdi_hook, answer.commands, answer.problem)
+        if told and told != self._told:
+            self._log.warning(
+                "nvidia-cdi-hook is not used in full",
+                reason=f"{told}. Remedy: {injecting.HOOK_REMEDY}",
+            )
+        self._told = told
+        return injecting.with_commands(files, answer.commands)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, sysfs
+from dra_driver.adapters import ledgers, nvml, sysfs
 from dra_driver.logic import catalog
 from dra_driver.model import devices, mig, shares
 
@@ -28,6 +28,7 @@ class Source(Protocol):
         """The GPUs that are there now.
 
         Raises:
+            nvml.Outdated: this process will not get an answer any more, and another one may.
             errors.Retryable: the NVIDIA driver does not answer; the text says what to do.
         """
 
@@ -144,10 +145,13 @@ class Inventory:
         return seen[0]
 
     def look(self) -> Snapshot:
-        """Look now."""
+        """Look now. A process that is to end goes on to see what it saw before."""
         with self._looking:
             before = self._snapshot
-            after = self._see(before)
+            try:
+                after = self._see(before)
+            except nvml.Outdated:
+                return before
             if after != before or not self._first.is_set():
                 self._snapshot = after
                 self._tell(before, after)
@@ -168,6 +172,8 @@ class Inventory:
         ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in before.cards}
         try:
             discovery = self._looking_at.source.discover()
+        except nvml.Outdated:
+            raise
         except errors.Retryable as error:
             return Snapshot(lost=known, problem=str(error))
         failures = [str(failure) for failure in discovery.failures]

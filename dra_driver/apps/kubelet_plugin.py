@@ -111,6 +111,12 @@ class KubeletPlugin:
         self._service.failed(str(failure))
         stop.set()
 
+    def _end_outdated(self, stop: threading.Event, reason: str) -> None:
+        """The driver was replaced: only a new process can use it. All that is prepared stays."""
+        if self._failure is None:
+            text = f"{reason}. This process has the old library, and ends; the next one works on"
+            self._fail(errors.Fatal(text), stop)
+
     def _has_older(self) -> bool:
         """Whether an instance serves the node already, as in a rolling update."""
         # This one would pass for an older one while it is being made known.
@@ -207,9 +213,11 @@ class KubeletPlugin:
 
         if not has(config.state, 0o700, lambda: node_directories.hindrance_of_state(config)):
             return
+        hardware = self._hardware()
+        hardware.nvml.when_outdated(functools.partial(self._end_outdated, stop))
         agent = node_agent.NodeAgent(
             config,
-            self._hardware(),
+            hardware,
             self._metrics,
             on_health=self._health.say,
             calls=self._service.calls,

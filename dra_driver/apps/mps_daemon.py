@@ -18,7 +18,14 @@ import time
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import mounts, mps_control, mps_domain, mps_entrance, pids
+from dra_driver.adapters import (
+    driver_root,
+    mounts,
+    mps_control,
+    mps_domain,
+    mps_entrance,
+    pids,
+)
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -44,13 +51,14 @@ class Options:
     """What to watch over.
 
     `file` is the `daemon.json` of a daemon's directory; `driver_root` where the NVIDIA driver is,
-    as this process sees it. `private_shm` gives this process and the daemon the daemon's shared
-    memory in place of the machine's.
+    as this process sees it, with `library_dirs` before the usual ones. `private_shm` gives this
+    process and the daemon the daemon's shared memory in place of the machine's.
     """
 
     file: pathlib.Path
     driver_root: pathlib.Path
     private_shm: bool = False
+    library_dirs: tuple[str, ...] = ()
 
 
 class _Ending(Exception):  # noqa: N818 - no error
@@ -67,7 +75,8 @@ class Supervisor:
             errors.Retryable: there is none.
         """
         self._options = options
-        self._program = mps_control.find(options.driver_root)
+        root = driver_root.Root(str(options.driver_root), options.driver_root)
+        self._program = mps_control.find(driver_root.Layout(root, options.library_dirs))
         self._domain = mps_domain.Domain(options.file.absolute().parent)
         self._told_to_read = False
         self._child: subprocess.Popen[bytes] | None = None

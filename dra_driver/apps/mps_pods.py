@@ -266,7 +266,7 @@ class PodLauncher:
                 f" Make the service account {account} (deploy/manifests/mps.yaml), or name another "
                 "one with --mps-service-account"
             )
-        return " Apply its role anew (deploy/rbac.yaml)"
+        return " Apply its role anew: helm upgrade, or kubectl apply -f deploy/manifests/rbac.yaml"
 
     def _name(self, daemon: mps.Daemon) -> str:
         return f"{self._site.namespace}/{mps_pod.name(self._site, daemon)}"
@@ -275,10 +275,10 @@ class PodLauncher:
 def launcher(
     config: settings.KubeletPlugin,
     client: kube.Client,
-    root: driver_root.Root,
+    layout: driver_root.Layout,
     processes: mps_local.LocalLauncher,
 ) -> PodLauncher:
-    """As the settings say, with the driver under `root`.
+    """As the settings say, with the driver that is installed there.
 
     Raises:
         errors.Fatal: the settings do not do for pods.
@@ -287,8 +287,9 @@ def launcher(
         namespace=config.pod_namespace,
         node_name=config.node_name,
         image=config.mps_image,
-        driver_root=root.host,
-        driver_root_seen=str(root.seen),
+        driver_root=layout.root.host,
+        driver_root_seen=str(layout.root.seen),
+        library_dirs=layout.given,
         cpu=config.mps_cpu,
         memory=config.mps_memory,
         image_pull_policy=config.mps_image_pull_policy,

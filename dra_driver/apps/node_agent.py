@@ -50,7 +50,7 @@ from dra_driver.apps import (
     turns,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
-from dra_driver.model import claims, prepared, quantities
+from dra_driver.model import claims, devices, prepared, quantities
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
@@ -63,16 +63,16 @@ class Hardware:
     """The node's GPUs: real ones, or simulated.
 
     `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
-    `missing` tells which device nodes of GPUs, by minor number, are missing.
+    `missing` tells what containers would lack of GPUs.
     """
 
     nvml: nvml.Nvml
     place: sysfs.Sysfs
     injector: attempts.Injector
-    driver: driver_root.Root
+    driver: driver_root.Layout
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
-    missing: Callable[[Sequence[int]], str | None] = lambda _: None
+    missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
 
 
 class NodeAgent:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from dra_driver import telemetry
 from dra_driver.apps import inventory
+from dra_driver.model import devices
 
 LOOK_AGAIN = 10.0
 """Seconds between looks when nothing is heard."""
@@ -27,7 +28,7 @@ class Readiness:
         self,
         gpus: inventory.Inventory,
         *,
-        missing: Callable[[Sequence[int]], str | None],
+        missing: Callable[[Sequence[devices.Gpu]], str | None],
         published: Callable[[], bool],
         ask: Callable[[], str | None],
     ) -> None:
@@ -35,7 +36,7 @@ class Readiness:
 
         Args:
             gpus: what the node has.
-            missing: which device nodes of the GPUs with these minor numbers are missing.
+            missing: what containers would lack of these GPUs.
             published: whether this instance has published slices, or another one does.
             ask: what is wrong with the API server, for this driver; None if nothing is.
         """
@@ -106,7 +107,7 @@ class Readiness:
             # NVML does not tell apart whether a module or a device node is missing.
             nodes = self._missing(())
             return f"no GPU can be seen: {seen.problem}" + (f". Also: {nodes}" if nodes else "")
-        missing = self._missing([card.gpu.minor for card in seen.cards]) if seen.cards else None
+        missing = self._missing([card.gpu for card in seen.cards]) if seen.cards else None
         if missing is not None:
             return missing
         return None if self._published() else self._cluster

@@ -5,6 +5,7 @@ loader's cache. Without it they are mounted, under each of their names, in one d
 loader finds through the environment: the directory that NVIDIA's own images have in their path.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from dra_driver import errors
@@ -13,8 +14,45 @@ from dra_driver.model import devices, driver, mig
 
 LIBRARY_DIR = "/usr/local/nvidia/lib64"
 BINARY_DIR = "/usr/bin"
+NO_HOOK = (
+    "containers find the libraries through LD_LIBRARY_PATH, which replaces one that the image sets"
+)
+HOOK_REMEDY = "install nvidia-container-toolkit-base 1.18 or newer, or set --cdi-hook"
+"""What gives a node an `nvidia-cdi-hook` with all commands."""
+_IN_PATH = frozenset(
+    f"{place}/{kind}"
+    for place in ("", "/usr", "/usr/local", "/usr/local/nvidia")
+    for kind in ("bin", "sbin")
+)
+"""Where programs of images, NVIDIA's too, look for programs."""
 
 _SOCKET_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate", "noexec")
+
+
+def with_commands(files: driver.DriverFiles, commands: frozenset[str]) -> driver.DriverFiles:
+    """The files of a node whose `nvidia-cdi-hook` has these commands.
+
+    One that lacks what is needed is left alone, as if there were none.
+    """
+    if files.cdi_hook is None or not commands >= driver.NEEDED_HOOK_COMMANDS:
+        return dataclasses.replace(files, cdi_hook=None)
+    return dataclasses.replace(files, hook_commands=commands)
+
+
+def lacking(path: str, commands: frozenset[str], problem: str | None) -> str:
+    """What `nvidia-cdi-hook` lacks, and what follows, in a line; empty if it lacks nothing.
+
+    `problem`: why it could not be asked for its commands.
+    """
+    missing = [name for name in driver.HOOK_COMMANDS if name not in commands]
+    if not missing:
+        return ""
+    why = f"{path} could not be asked for its commands ({problem})" if problem else f"{path} is old"
+    needed = [name for name in missing if name in driver.NEEDED_HOOK_COMMANDS]
+    if needed:
+        return f"{why}: it has no {', '.join(needed)}, and is not used; {NO_HOOK}"
+    told = ", ".join(f"{name} (toolkit {driver.HOOK_COMMANDS[name]})" for name in missing)
+    return f"{why}: containers are made without {told}"
 
 
 def injection(
@@ -73,8 +111,9 @@ def _library_mounts(files: driver.DriverFiles) -> list[cdi.Mount]:
 
 
 def _program(item: driver.HostFile, files: driver.DriverFiles) -> cdi.Mount:
-    name = item.path.rpartition("/")[2]
-    return cdi.Mount(item.host_path, item.path if files.cdi_hook else f"{BINARY_DIR}/{name}")
+    directory, _, name = item.path.rpartition("/")
+    keeps = files.cdi_hook is not None and directory in _IN_PATH
+    return cdi.Mount(item.host_path, item.path if keeps else f"{BINARY_DIR}/{name}")
 
 
 def _hooks(files: driver.DriverFiles) -> tuple[cdi.Hook, ...]:
@@ -99,6 +138,7 @@ def _hooks(files: driver.DriverFiles) -> tuple[cdi.Hook, ...]:
     return tuple(
         cdi.Hook(files.cdi_hook, ("nvidia-cdi-hook", *command), ("NVIDIA_CTK_DEBUG=false",))
         for command in commands
+        if command[0] in files.hook_commands
     )
 
 

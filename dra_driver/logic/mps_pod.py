@@ -29,7 +29,8 @@ _TMP_SIZE = "16Mi"
 class Site:
     """Where the pods of one node's daemons are, and what they run.
 
-    `driver_root` is the NVIDIA driver's on the host, `driver_root_seen` where it is in a container.
+    `driver_root` is the NVIDIA driver's on the host, `driver_root_seen` where it is in a container;
+    `library_dirs` below it come before the usual ones.
     `cpu` and `memory` are quantities, which are requested and no limits. Secrets to pull the image
     with, and the service account, are of the namespace; no account is the namespace's default.
     `image_pull_policy` is Always, IfNotPresent or Never.
@@ -45,6 +46,7 @@ class Site:
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
+    library_dirs: tuple[str, ...] = ()
 
 
 class Fate(enum.Enum):
@@ -180,11 +182,12 @@ def _container(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
     if private_shm:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - of the container
     command = ["dra-driver", "mps-daemon", "--file", file]
+    given = ["--library-dirs", ",".join(site.library_dirs)] if site.library_dirs else []
     return {
         "name": "mps-daemon",
         "image": site.image,
         "imagePullPolicy": site.image_pull_policy,
-        "command": [*command, "--driver-root", site.driver_root_seen],
+        "command": [*command, "--driver-root", site.driver_root_seen, *given],
         # NVIDIA's runtime, where it is the default one, would add all GPUs.
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
         # No limits: a daemon that is killed for its memory takes its clients along.

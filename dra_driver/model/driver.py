@@ -15,9 +15,16 @@ LIBRARY_DIRS = (
     "/lib/x86_64-linux-gnu",
     "/lib/aarch64-linux-gnu",
     "/usr/lib",
+    "/opt/nvidia/current/usr/lib64",
+    "/run/opengl-driver/lib",
+    "/usr/lib/nvidia/tesla",
+    "/usr/local/lib",
+    "/usr/local/glibc/usr/lib",
 )
 """Where installers put driver libraries. A directory of the driver alone comes first, then those
-of the distributions; `/usr/lib` (Arch; 32-bit files elsewhere) comes last."""
+of most distributions, of which `/usr/lib` (Arch; 32-bit files elsewhere) is the last; then those of
+Flatcar (`setup-nvidia`), NixOS, Bottlerocket (its `kmod-*-nvidia` packages) and Talos (its
+extensions from 1.13 on, and before)."""
 
 BINARY_DIRS = (
     "/usr/local/nvidia/bin",
@@ -27,11 +34,27 @@ BINARY_DIRS = (
     "/bin",
     "/sbin",
     "/usr/local/bin",
+    "/run/current-system/sw/bin",
+    "/usr/libexec/nvidia/tesla/bin",
 )
-"""Where installers put driver programs, in the order of `LIBRARY_DIRS`."""
+"""Where installers put driver programs, in the order of `LIBRARY_DIRS`; the last two are those of
+NixOS and of Bottlerocket before 2025."""
 
 CDI_HOOK_DIRS = ("/usr/local/nvidia/toolkit", *BINARY_DIRS)
 """Where the NVIDIA container toolkit puts `nvidia-cdi-hook`; the first is the GPU Operator's."""
+
+
+HOOK_COMMANDS = {
+    "create-symlinks": "1.16",
+    "enable-cuda-compat": "1.17.5",
+    "update-ldcache": "1.16",
+    "disable-device-node-modification": "1.18",
+}
+"""Commands of `nvidia-cdi-hook` that are used, in this order, and the release of the NVIDIA
+container toolkit that each came with."""
+
+NEEDED_HOOK_COMMANDS = frozenset({"create-symlinks", "update-ldcache"})
+"""Without these, libraries are not found by their names. The first release has them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +83,8 @@ class Library:
 class DriverFiles:
     """What a container needs of one driver version. Every tuple is sorted by `path`.
 
-    `cdi_hook` is the host path of `nvidia-cdi-hook`; None when the node has none.
+    `cdi_hook` is the host path of `nvidia-cdi-hook`, with the commands `hook_commands`; None when
+    the node has none.
     """
 
     version: str
@@ -69,6 +93,7 @@ class DriverFiles:
     sockets: tuple[HostFile, ...]
     firmware: tuple[HostFile, ...]
     cdi_hook: str | None
+    hook_commands: frozenset[str] = frozenset(HOOK_COMMANDS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

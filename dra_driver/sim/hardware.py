@@ -58,7 +58,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent
         nvml=nvml.Nvml(library),
         place=sysfs.Sysfs(library.write_sysfs()),
         injector=SimulatedDriver(containers),
-        driver=driver_root.Root(str(driver), driver),
+        driver=driver_root.Layout(driver_root.Root(str(driver), driver)),
         launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
     )

@@ -1,16 +1,71 @@
+import errno
 import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
 from dra_driver.adapters import directories
 
 
-def test_a_directory_that_takes_files_is_left_as_it_was(tmp_path):
+@pytest.fixture(params=["with files without names", "without them"])
+def kind(request, monkeypatch):
+    """Of file system."""
+    if request.param == "without them":
+        without(monkeypatch)
+
+
+def without(monkeypatch, error=errno.EOPNOTSUPP):
+    """As overlay and network file systems of some kernels are."""
+    really = os.open
+
+    def refusing(path, flags, *rest, **options):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(error, os.strerror(error), str(path))
+        return really(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+def test_a_directory_that_takes_files_is_left_as_it_was(tmp_path, kind):
+    before = tmp_path.stat()
     assert directories.look(tmp_path) == directories.State(exists=True, failure=None)
     assert list(tmp_path.iterdir()) == []
+    assert (tmp_path.stat().st_mtime_ns, tmp_path.stat().st_ctime_ns) == (
+        before.st_mtime_ns,
+        before.st_ctime_ns,
+    )
+
+
+def test_what_the_file_system_says_is_told(tmp_path, monkeypatch):
+    without(monkeypatch, errno.ENOSPC)
+    assert directories.look(tmp_path).failure == f"{tmp_path}: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"f_bfree": 0}, "No space left on device"),
+        ({"f_blocks": 0}, "its file system takes no files"),
+    ],
+)
+def test_a_full_disk_is_seen_without_a_try(tmp_path, monkeypatch, fields, told):
+    without(monkeypatch)
+    room = {"f_blocks": 10, "f_bfree": 1, "f_flag": 0} | fields
+    monkeypatch.setattr(os, "statvfs", lambda _: types.SimpleNamespace(**room))
+    assert directories.look(tmp_path).failure == f"{tmp_path}: {told}"
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"), [(0, "Permission denied"), (os.ST_RDONLY, "Read-only file system")]
+)
+def test_why_it_may_not_be_written_to_is_told_without_a_try(tmp_path, monkeypatch, flag, told):
+    without(monkeypatch)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "statvfs", lambda _: types.SimpleNamespace(f_flag=flag))
+    assert directories.look(tmp_path).failure == f"{tmp_path}: {told}"
 
 
 def test_an_absent_directory_can_be_made_if_the_nearest_one_above_takes_files(tmp_path):
@@ -33,8 +88,7 @@ def test_a_directory_that_takes_no_files_says_why(path, exists):
     """Nobody can make files in procfs; what root may do elsewhere, others may not."""
     state = directories.look(pathlib.Path(path))
     assert state.exists is exists
-    assert state.failure is not None
-    assert state.failure.startswith("/proc: ")
+    assert state.failure == "/proc: its file system takes no files"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

@@ -27,7 +27,8 @@ def put(root, path, text="#!/bin/sh\n"):
 
 
 def find(root, **options):
-    return driver_programs.find(root, "nvidia-smi", library=LIBRARY, **options)
+    layout = driver_root.Layout(root, options.pop("library_dirs", ()))
+    return driver_programs.find(layout, "nvidia-smi", library=LIBRARY, **options)
 
 
 def test_the_directory_of_the_driver_alone_comes_before_those_of_distributions(root):
@@ -100,7 +101,7 @@ def test_without_its_library_the_program_is_found_all_the_same(root):
 
 
 def test_the_root_of_this_process_needs_no_variables():
-    here = driver_root.Root("/", pathlib.Path("/"))
+    here = driver_root.Layout(driver_root.Root("/", pathlib.Path("/")))
 
     found = driver_programs.find(here, "env", library="libc.so.6")
 
@@ -120,7 +121,7 @@ def test_the_library_of_the_root_is_the_one_that_a_program_gets(root, tmp_path, 
     body = f"import ctypes\nprint(ctypes.CDLL({name!r}).answer())\n"
     put(root, "/usr/bin/program", f"#!{sys.executable}\n{body}")
 
-    found = driver_programs.find(root, "program", library=name)
+    found = driver_programs.find(driver_root.Layout(root), "program", library=name)
     done = subprocess.run(
         [found.path],
         env=found.environment,

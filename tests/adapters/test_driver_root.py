@@ -50,7 +50,11 @@ def installed(tmp_path):
 
 
 def files(root, **options):
-    return driver_root.DriverRoot(root, **options).files(VERSION)
+    return driver_of(root, **options).files(VERSION)
+
+
+def driver_of(root, library_dirs=(), **options):
+    return driver_root.DriverRoot(driver_root.Layout(root, library_dirs), **options)
 
 
 def test_libraries_of_the_driver_version_are_found_with_their_names(installed, root):
@@ -175,7 +179,7 @@ def test_directories_can_be_added_and_come_first(installed, root, tmp_path):
 
 def test_libraries_of_another_version_are_no_driver(installed, root):
     with pytest.raises(errors.Retryable) as caught:
-        driver_root.DriverRoot(root).files("590.1.2")
+        driver_of(root).files("590.1.2")
 
     assert "libcuda.so.590.1.2" in str(caught.value)
     assert f"'{HOST}'" in str(caught.value)
@@ -185,7 +189,7 @@ def test_libraries_of_another_version_are_no_driver(installed, root):
 @pytest.mark.parametrize("version", ["", "..", "580.159.04/../..", "*"])
 def test_a_version_is_numbers(installed, root, version):
     with pytest.raises(errors.Rejected, match="driver version"):
-        driver_root.DriverRoot(root).files(version)
+        driver_of(root).files(version)
 
 
 def test_programs_of_the_driver_are_found(installed, root):
@@ -290,7 +294,7 @@ def null(path, host=HOST):
 
 
 def test_the_device_nodes_of_gpus_are_described(dev, root):
-    assert driver_root.DriverRoot(root).device_nodes([1]) == (
+    assert driver_of(root).device_nodes([1]) == (
         null("/dev/nvidia-uvm"),
         null("/dev/nvidia-uvm-tools"),
         null("/dev/nvidia1"),
@@ -301,7 +305,7 @@ def test_the_device_nodes_of_gpus_are_described(dev, root):
 def test_an_optional_node_is_given_if_it_is_there(dev, root):
     (dev / "nvidia-modeset").symlink_to("/dev/null")
 
-    nodes = driver_root.DriverRoot(root).device_nodes([0, 1])
+    nodes = driver_of(root).device_nodes([0, 1])
 
     assert [node.path for node in nodes] == [
         "/dev/nvidia-modeset",
@@ -325,7 +329,7 @@ def test_a_missing_node_is_named_with_what_makes_it(dev, root, name, command):
     (dev / name).unlink()
 
     with pytest.raises(errors.Retryable) as caught:
-        driver_root.DriverRoot(root).device_nodes([0, 1])
+        driver_of(root).device_nodes([0, 1])
 
     assert f"{HOST}/dev/{name} (make it with: {command})" in str(caught.value)
     assert "nvidia0" not in str(caught.value)
@@ -336,14 +340,14 @@ def test_a_file_in_place_of_a_node_is_missing(dev, root):
     (dev / "nvidia0").touch()
 
     with pytest.raises(errors.Retryable, match="no such character device: /run/nvidia/driver/dev/"):
-        driver_root.DriverRoot(root).device_nodes([0])
+        driver_of(root).device_nodes([0])
 
 
 def test_nodes_come_from_the_dev_root_if_there_is_one(dev, tmp_path):
     elsewhere = driver_root.Root("/usr/local/nvidia", tmp_path / "driver")
     dev_root = driver_root.Root("/", tmp_path)
 
-    nodes = driver_root.DriverRoot(elsewhere, dev_root=dev_root).device_nodes([0])
+    nodes = driver_of(elsewhere, dev_root=dev_root).device_nodes([0])
 
     assert null("/dev/nvidia0", host="") in nodes
 
@@ -354,7 +358,7 @@ def test_a_driver_root_without_nodes_leaves_them_to_the_host(tmp_path):
     absent = 251
 
     with pytest.raises(errors.Retryable, match=f"[ :]/dev/nvidia{absent} "):
-        driver_root.DriverRoot(driver_root.Root(HOST, tmp_path)).device_nodes([absent])
+        driver_of(driver_root.Root(HOST, tmp_path)).device_nodes([absent])
 
 
 needs_a_gpu = pytest.mark.skipif(
@@ -366,7 +370,7 @@ needs_a_gpu = pytest.mark.skipif(
 @needs_a_gpu
 def test_the_driver_of_a_real_machine_is_found():
     version = pathlib.Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split("  ")[1]
-    here = driver_root.DriverRoot(driver_root.Root("/", pathlib.Path("/")))
+    here = driver_of(driver_root.Root("/", pathlib.Path("/")))
 
     found = here.files(version.split()[0])
     nodes = here.device_nodes([0])

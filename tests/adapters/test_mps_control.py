@@ -10,7 +10,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import mps_control, pids
+from dra_driver.adapters import driver_root, mps_control, pids
 from dra_driver.model import mps
 
 GIB = 1024**3
@@ -210,8 +210,12 @@ def test_a_daemon_does_not_outlive_who_started_it(scene, daemon, tmp_path):
     parent.stdout.close()
 
 
+def layout(root):
+    return driver_root.Layout(driver_root.Root(str(root), root))
+
+
 def test_the_program_is_found_under_the_driver_root(scene):
-    assert mps_control.find(scene.driver_root).path == scene.program
+    assert mps_control.find(scene.layout).path == scene.program
 
 
 def test_under_another_root_the_libraries_are_looked_for_there(scene, tmp_path):
@@ -219,7 +223,22 @@ def test_under_another_root_the_libraries_are_looked_for_there(scene, tmp_path):
     lib.mkdir(parents=True)
     (lib / "libcuda.so.1").touch()
 
-    assert mps_control.find(scene.driver_root).environment == {"LD_LIBRARY_PATH": str(lib)}
+    assert mps_control.find(scene.layout).environment["LD_LIBRARY_PATH"] == str(lib)
+
+
+def test_the_servers_program_is_in_the_path_wherever_it_is(tmp_path):
+    """The daemon looks for it there; with links the two need not be side by side."""
+    for path in ("opt/bin/nvidia-cuda-mps-control", "usr/lib/nvidia/nvidia-cuda-mps-server"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).touch()
+    (tmp_path / "usr/bin").mkdir()
+    (tmp_path / "usr/bin/nvidia-cuda-mps-server").symlink_to(
+        "/usr/lib/nvidia/nvidia-cuda-mps-server"
+    )
+
+    assert mps_control.find(layout(tmp_path)).environment == {
+        "PATH": f"{tmp_path}/opt/bin:{tmp_path}/usr/lib/nvidia:/usr/bin:/bin"
+    }
 
 
 def test_a_link_in_a_driver_root_is_followed_inside_it(tmp_path):
@@ -229,12 +248,12 @@ def test_a_link_in_a_driver_root_is_followed_inside_it(tmp_path):
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin" / mps_control.PROGRAM).symlink_to("/opt/driver/control")
 
-    assert mps_control.find(tmp_path).path == real / "control"
+    assert mps_control.find(layout(tmp_path)).path == real / "control"
 
 
 def test_a_driver_root_without_the_program_may_get_it(tmp_path):
     with pytest.raises(errors.Retryable, match=rf"driver root '{tmp_path}': no nvidia-cuda-mps"):
-        mps_control.find(tmp_path)
+        mps_control.find(layout(tmp_path))
 
 
 def test_a_program_that_cannot_be_run_is_named(tmp_path):

@@ -44,6 +44,19 @@ def test_a_daemon_is_ready_with_its_limits_and_stopped_leaves_nothing(scene):
     assert mps_scene.connect(daemon).server is None
 
 
+def test_the_program_may_be_beside_a_directory_of_libraries_that_is_given(scene):
+    """Where the settings say that the libraries are, the supervisor looks too."""
+    there = scene.driver_root / "opt/mine/bin" / scene.program.name
+    there.parent.mkdir(parents=True)
+    scene.program.rename(there)
+    daemon, launcher = scene.daemon(), scene.launcher(library_dirs=("/no/lib", "/opt/mine/lib"))
+
+    launcher.start(daemon)
+    launcher.wait_ready(daemon, patience.Patience(60))
+
+    assert mps_scene.caps(daemon) == (30, 4 * GIB)
+
+
 def test_starting_and_stopping_twice_is_fine(scene):
     daemon, launcher = scene.started(scene.daemon()), scene.launcher()
     first, process = mps_scene.supervisor(daemon), mps_scene.process(daemon)

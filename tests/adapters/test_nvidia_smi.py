@@ -150,10 +150,10 @@ def test_failures_say_what_was_done_and_what_the_program_said(
 
 
 def test_a_program_that_is_not_there_yet_may_come(tmp_path):
-    root = driver_root.Root("/run/nvidia/driver", tmp_path)
+    layout = driver_root.Layout(driver_root.Root("/run/nvidia/driver", tmp_path))
 
     def found():
-        return driver_programs.find(root, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY)
+        return driver_programs.find(layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY)
 
     with pytest.raises(errors.Retryable, match=f"below '{tmp_path}'"):
         nvidia_smi.NvidiaSmi(found).time_slice(UUID)
@@ -291,7 +291,7 @@ needs_a_gpu = pytest.mark.skipif(
 @pytest.mark.gpu
 @needs_a_gpu
 def test_a_real_card_tells_its_time_slice():
-    here = driver_root.Root("/", pathlib.Path("/"))
+    here = driver_root.Layout(driver_root.Root("/", pathlib.Path("/")))
     real = nvidia_smi.NvidiaSmi(
         lambda: driver_programs.find(here, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY)
     )

@@ -29,7 +29,7 @@ def uuids(state_dir):
     [
         ("NVML_ERROR_DRIVER_NOT_LOADED", "modprobe nvidia"),
         ("NVML_ERROR_LIBRARY_NOT_FOUND", "driver root"),
-        ("NVML_ERROR_LIB_RM_VERSION_MISMATCH", "restart the plugin"),
+        ("NVML_ERROR_LIB_RM_VERSION_MISMATCH", "load the module of the library"),
         ("NVML_ERROR_NO_PERMISSION", "privileged"),
         ("NVML_ERROR_UNKNOWN", "Unknown Error"),
     ],

@@ -194,7 +194,7 @@ def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster, tmp_path,
     published = cluster.slices()
     found = doctor_scene.by_check(doctor_scene.examine(node.configured()))
     assert found["GPUs"].level is diagnosis.Level.FINE
-    assert found["driver root"].looked_at.startswith(str(tmp_path))
+    assert found["driver root"].looked_at.startswith(str(node.machine.simulation))
     assert list(tmp_path.iterdir()) == []
     assert list(node.machine.simulation.iterdir()) == []
     assert not node.machine.plugin.exists()
@@ -206,8 +206,10 @@ def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster, tmp_path,
 def test_simulated_gpus_that_a_plugin_has_made_are_looked_at(node, own_plugin, cluster):
     # It has made them when it answers.
     own_plugin(cluster=cluster).start().kubelet.unprepare()
-    found = examine(node.configured())["driver root"]
-    assert found.looked_at.startswith(str(node.machine.simulation))
+    node.machine.lose_gpus("gpu-1")
+    found = examine(node.configured())
+    assert found["driver root"].looked_at.startswith(str(node.machine.simulation))
+    assert found["GPUs"].cause == "1 x NVIDIA H100 80GB HBM3; driver 580.159.04"
 
 
 def test_simulated_gpus_without_a_place_are_a_problem(node, monkeypatch):

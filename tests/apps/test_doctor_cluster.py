@@ -75,6 +75,21 @@ def test_a_server_that_has_all_is_fine(ask, cluster):
     }
 
 
+def test_a_scheduler_of_a_release_that_panics_is_a_note(ask, new_cluster):
+    cluster = new_cluster(kubernetes_version="v1.36.1-sim")
+    found = ask(cluster.kubeconfig)
+    told = found["kube-scheduler"]
+    assert (told.level, told.looked_at) == (diagnosis.Level.NOTE, "v1.36.1-sim")
+    assert "allocationMode: All" in told.cause
+    assert told.remedy.startswith("Kubernetes 1.36.2 or newer; ")
+    assert problems(found) == []
+
+
+def test_without_counters_it_has_nothing_to_panic_at(ask, new_cluster):
+    cluster = new_cluster(kubernetes_version="v1.36.1-sim", disabled_gates=frozenset({GATE}))
+    assert "kube-scheduler" not in ask(cluster.kubeconfig)
+
+
 def test_what_the_plugin_has_published_is_told(ask, own_cluster, own_plugin):
     own_plugin().start()
     own_cluster.wait_devices("gpu-0", "gpu-1")

@@ -3,6 +3,7 @@
 import dataclasses
 
 import doctor_scene
+import hook_programs
 import pytest
 
 from dra_driver.adapters import sysfs
@@ -64,6 +65,27 @@ def test_a_driver_that_is_nowhere_has_to_be_installed(node):
     assert first.remedy.startswith("install the NVIDIA driver")
 
 
+def test_a_library_that_no_link_leads_to_is_told_with_what_makes_the_link(node):
+    node.install()
+    (node.host / doctor_scene.LIBRARIES / "libnvidia-ml.so.1").unlink()
+    first, *_ = unserved(node)
+    assert (first.level, first.check) == ("problem", "driver root")
+    assert first.remedy == (
+        "/usr/lib/x86_64-linux-gnu has libnvidia-ml.so.580.159.04, and no link libnvidia-ml.so.1 "
+        "that leads to it: ldconfig on the node, or ln -s libnvidia-ml.so.580.159.04 "
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    )
+
+
+def test_a_driver_in_directories_of_its_own_is_found_with_the_setting(node):
+    node.install("opt/gpu")
+    first, *_ = unserved(node)
+    assert "name the directory below it that has the library with --library-dirs" in first.remedy
+    given = f"/opt/gpu/{doctor_scene.LIBRARIES}"
+    first, *_ = unserved(node, library_dirs=(given,))
+    assert (first.level, first.cause) == ("fine", f"has {given}/libnvidia-ml.so.1")
+
+
 def test_a_driver_root_that_is_not_mounted_is_told(node):
     first, *_ = unserved(node, driver_root_seen=node.host / "absent")
     assert first.cause == f"there is no directory {node.host / 'absent'}"
@@ -75,6 +97,16 @@ def test_a_library_that_does_not_work_is_a_problem_of_nvml(node):
     assert found["driver root"].level is diagnosis.Level.FINE
     assert found["NVML"].level is diagnosis.Level.PROBLEM
     assert found["NVML"].looked_at == "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    # It is no module that is missing.
+    assert "cannot be loaded" in found["NVML"].cause
+    assert found["NVML"].remedy.startswith("install the library for the architecture of the node")
+
+
+def test_a_library_that_does_not_fit_the_module_is_told_with_what_to_load(node):
+    node.install()
+    gpu_faults.inject(node.machine.simulation, function="nvmlInitWithFlags", error=18)
+    found = {finding.check: finding for finding in look(node)}
+    assert found["NVML"].remedy.startswith("cat /proc/driver/nvidia/version on the node tells ")
 
 
 def test_a_module_that_is_not_loaded_is_told_as_nvml_tells_it(node):
@@ -131,6 +163,28 @@ def test_a_program_that_is_absent_is_only_a_note(node, program, check):
     node.install()
     (node.host / "usr/bin" / program).unlink()
     assert doctor_scene.not_fine(look(node)) == [("note", check)]
+
+
+def test_a_hook_that_lacks_commands_is_a_note(node):
+    node.install()
+    hook_programs.put(node.host / "usr/bin/nvidia-cdi-hook", hook_programs.V1_17_5)
+    found = doctor_scene.by_check(look(node))["nvidia-cdi-hook"]
+    assert found.level is diagnosis.Level.NOTE
+    assert found.cause == (
+        "/usr/bin/nvidia-cdi-hook is old: containers are made without "
+        "disable-device-node-modification (toolkit 1.18)"
+    )
+    assert "1.18 or newer" in found.remedy
+
+
+def test_a_hook_that_the_pod_copies_into_the_plugins_directory_may_not_be_there_yet(node):
+    node.install()
+    hook = node.machine.plugin / "nvidia-cdi-hook"
+    told = doctor_scene.by_check(look(node, cdi_hook=hook))["nvidia-cdi-hook"]
+    assert (told.level, told.cause) == ("fine", f"{hook}, once it is copied there")
+    hook_programs.put(hook, hook_programs.V1_16)
+    told = doctor_scene.by_check(look(node, cdi_hook=hook))["nvidia-cdi-hook"]
+    assert told.level is diagnosis.Level.NOTE
 
 
 def test_capabilities_of_mig_are_needed_by_cards_that_can_be_cut(node):

@@ -1,7 +1,10 @@
 """What the settings make of the machine."""
 
-from dra_driver import settings
+import pytest
+
+from dra_driver import errors, settings
 from dra_driver.apps import host
+from dra_driver.model import mps
 
 TABLE = """\
 +-------------------------------------+
@@ -36,4 +39,23 @@ def test_nvidia_smi_is_that_of_the_driver_root_with_the_libraries_of_the_setting
 def test_device_nodes_that_cannot_be_looked_for_are_a_reason_and_no_failure(tmp_path):
     """As behind a mount that has gone."""
     config = settings.KubeletPlugin(node_name="here", driver_root_seen=tmp_path / ("x" * 300))
-    assert "File name too long" in host.missing_nodes(host.installed_driver(config), [0])
+    assert "File name too long" in host.missing(host.installed_driver(config), [])
+
+
+def test_what_runs_mps_daemons_has_the_directories_of_the_settings(own_machine):
+    """So has a pod; see the tests of the chart."""
+    config = settings.KubeletPlugin(
+        node_name="here", driver_root_seen=own_machine.root, library_dirs="/opt/mine/lib"
+    )
+    launcher = host.hardware(config).launcher
+    daemon = mps.daemon(
+        root=str(own_machine.root), daemon_id="1" * 16, device="GPU-1", shm_bytes=mps.MIB
+    )
+    # There is no driver: the supervisor says where it looked.
+    try:
+        with pytest.raises(errors.Retryable) as caught:
+            launcher.start(daemon)
+    finally:
+        launcher.stop(daemon, 10)
+
+    assert "no nvidia-cuda-mps-control in /opt/mine/bin, " in str(caught.value)

@@ -1,6 +1,8 @@
 """What containers need of the host's driver: device nodes of this moment, files of a while ago."""
 
+import hook_programs
 import pytest
+import structlog
 
 from dra_driver import errors
 from dra_driver.adapters import capabilities, driver_root
@@ -15,13 +17,14 @@ class Root:
 
     def __init__(self):
         self.asked = []
+        self.hook = None
 
     def files(self, version):
         self.asked.append(version)
         library = driver.Library(
             "/usr/lib64/libcuda.so.1", "/host/usr/lib64/libcuda.so.1", "libcuda.so.1", ()
         )
-        return driver.DriverFiles(version, (library,), (), (), (), None)
+        return driver.DriverFiles(version, (library,), (), (), (), self.hook)
 
     def device_nodes(self, minors):
         names = [f"nvidia{minor}" for minor in sorted(set(minors))]
@@ -54,7 +57,15 @@ def node(tmp_path):
 @pytest.fixture
 def host(root, node):
     dev = driver_root.Root("/host", node)
-    return injection.HostDriver(root, capabilities.Capabilities(lambda: dev, node))
+    return injection.HostDriver(
+        root, capabilities.Capabilities(lambda: dev, node), lambda path: node / path[1:]
+    )
+
+
+@pytest.fixture
+def log():
+    with structlog.testing.capture_logs() as lines:
+        yield lines
 
 
 def gpu(minor, version=VERSION):
@@ -134,3 +145,68 @@ def test_files_are_looked_for_once_in_a_while_and_after_an_update_of_the_driver(
 def test_a_driver_that_does_not_tell_its_version_may_do_so_later(host):
     with pytest.raises(errors.Retryable, match="nvidia-smi"):
         host.injection({"gpu-0": whole(0, None)})
+
+
+def commands(edits):
+    return [hook.args[1] for hook in edits.common.hooks]
+
+
+def test_a_hook_that_has_all_commands_is_used_in_full(host, root, node, log):
+    root.hook = "/opt/hook"
+    hook_programs.put(node / "opt/hook")
+
+    assert commands(host.injection({"gpu-1": whole(1)})) == [*driver.HOOK_COMMANDS]
+    assert log == []
+
+
+def test_an_older_hook_is_given_only_commands_that_it_has(host, root, node, log):
+    """One that it does not know would keep each container from starting."""
+    root.hook = "/opt/hook"
+    hook_programs.put(node / "opt/hook", hook_programs.V1_16)
+
+    edits = host.injection({"gpu-1": whole(1)})
+
+    assert commands(edits) == ["create-symlinks", "update-ldcache"]
+    assert "LD_LIBRARY_PATH" not in edits.common.env
+    [line] = log
+    assert line["event"] == "nvidia-cdi-hook is not used in full"
+    assert line["reason"] == (
+        "/opt/hook is old: containers are made without enable-cuda-compat (toolkit 1.17.5), "
+        "disable-device-node-modification (toolkit 1.18). Remedy: install "
+        "nvidia-container-toolkit-base 1.18 or newer, or set --cdi-hook"
+    )
+
+
+def test_a_hook_without_what_is_needed_is_left_alone(host, root, node, log):
+    root.hook = "/opt/hook"
+    hook_programs.put(node / "opt/hook", ["chmod", "create-symlinks"])
+
+    edits = host.injection({"gpu-1": whole(1)}).common
+
+    assert edits.hooks == ()
+    assert edits.env["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
+    assert {mount.container_path for mount in edits.mounts} == {
+        "/usr/local/nvidia/lib64/libcuda.so.1"
+    }
+    [line] = log
+    assert line["reason"].startswith(
+        "/opt/hook is old: it has no update-ldcache, and is not used; containers find "
+    )
+
+
+def test_a_hook_that_cannot_be_asked_is_given_what_each_release_has(host, root, log):
+    root.hook = "/opt/hook"
+
+    assert commands(host.injection({"gpu-1": whole(1)})) == ["create-symlinks", "update-ldcache"]
+    assert "could not be asked for its commands" in log[0]["reason"]
+
+
+def test_what_a_hook_lacks_is_told_once_until_that_changes(host, root, node, log, monkeypatch):
+    monkeypatch.setattr(injection, "KEEP_SECONDS", 0.0)
+    root.hook = "/opt/hook"
+    for release in (*2 * [hook_programs.V1_16], hook_programs.V1_18, hook_programs.V1_16):
+        hook_programs.put(node / "opt/hook", release)
+        host.injection({"gpu-1": whole(1)})
+        host.injection({"gpu-1": whole(1)})
+
+    assert len(log) == 2

@@ -30,8 +30,8 @@ class Node:
     def wait_first(self, _seconds):
         return self.looked
 
-    def missing(self, minors):
-        assert list(minors) in ([3], [])
+    def missing(self, gpus):
+        assert [gpu.minor for gpu in gpus] in ([3], [])
         self.looks.release()
         return self.gone
 

@@ -15,6 +15,7 @@ import pytest
 
 from dra_driver import errors, settings
 from dra_driver.apps import host, kubelet_plugin, probe
+from dra_driver.model import devices
 from dra_driver.sim import gpu_errors, gpu_faults
 from dra_driver.sim.api import options
 
@@ -208,7 +209,7 @@ def test_a_driver_root_without_a_driver(own_plugin, own_machine, waits):
     """What is loaded here is the real library, which is not there."""
     empty = own_machine.root / "empty"
     plugin = own_plugin(gpus=None, driver_root="/run/nvidia/driver", driver_root_seen=empty).start()
-    waits(plugin, "not ready", "no libnvidia-ml.so.1", "correct the driver root")
+    waits(plugin, "not ready", "no libnvidia-ml.so.1", "--driver-root", "--library-dirs")
     [line] = plugin.log("not ready")
     has_nodes = pathlib.Path("/dev/nvidiactl").exists()
     assert ("/dev/nvidiactl (make it with: nvidia-modprobe" in line["reason"]) is not has_nodes
@@ -228,7 +229,7 @@ def started(own_machine, own_cluster):
             config, lambda: node.served(config, "t4:1"), user_agent="dra-driver/test"
         )
         threads.append(plugin_process.in_background(lambda: plugin.run(stop)))
-        return node.host / "dev"
+        return node.host
 
     yield start
     stop.set()
@@ -237,12 +238,19 @@ def started(own_machine, own_cluster):
         assert not thread.is_alive()
 
 
-def test_device_nodes_that_are_missing(own_machine, own_cluster, started, probed):
-    dev = started()
+@pytest.fixture
+def ready(own_machine, started, probed):
+    """The root of its node; it waits for nothing."""
+    host_root = started()
     socket = own_machine.registry / "gpu.nvidia.com-reg.sock"
     api_cluster.wait_for(socket.exists, "the registration socket")
     plugin_process.register(socket)
     api_cluster.wait_for(lambda: probed() == "", f"ready: {probed()}")
+    return host_root
+
+
+def test_device_nodes_that_are_missing(ready, probed):
+    dev = ready / "dev"
     for name in ("nvidia0", "nvidia-uvm"):
         (dev / name).unlink()
     reason = probed()
@@ -253,12 +261,31 @@ def test_device_nodes_that_are_missing(own_machine, own_cluster, started, probed
     assert probed() == ""
 
 
+def test_libraries_that_were_replaced_before_the_module_was(ready, probed):
+    """As after an update of packages, until the reboot: no container could be given the driver."""
+    old = ready / doctor_scene.LIBRARIES / f"libcuda.so.{doctor_scene.VERSION}"
+    new = old.rename(old.with_name("libcuda.so.590.1"))
+    reason = probed()
+    assert f"no libcuda.so.{doctor_scene.VERSION} in " in reason
+    assert "there is that of 590.1: kernel module and libraries are of different versions" in reason
+    new.rename(old)
+    assert probed() == ""
+
+
 def test_a_real_node_is_looked_at_for_device_nodes(own_machine, own_cluster):
     node = doctor_scene.Node(own_machine, own_cluster.kubeconfig)
     node.install()
     found = host.hardware(node.real())
-    assert found.missing([0, 1]) is None
-    assert "/dev/nvidia7 (make it with: nvidia-modprobe -c 7)" in found.missing([0, 7])
+    gpus = [nvml_gpu(minor) for minor in (0, 1, 7)]
+    assert found.missing(gpus[:2]) is None
+    assert "/dev/nvidia7 (make it with: nvidia-modprobe -c 7)" in found.missing(gpus)
+
+
+def nvml_gpu(minor):
+    address = devices.PciAddress("0000:01:00.0")
+    uuid = devices.GpuUuid(f"GPU-{minor}")
+    version = doctor_scene.VERSION
+    return devices.Gpu(minor, minor, uuid, "A GPU", address, driver_version=version)
 
 
 # The API server

@@ -55,6 +55,16 @@ def test_pods_of_another_node_may_not(verdict, operation):
     assert verdict(operation, pod(), node="node-2") == text
 
 
+@pytest.mark.parametrize("name", [None, "", "high"])
+def test_pods_that_no_quota_counts_may_not(verdict, name):
+    body = changed(priorityClassName=name)
+    if name is None:
+        del body["spec"]["priorityClassName"]
+    text = "the kubelet plugin may make pods of the priority class system-node-critical only"
+    assert verdict("CREATE", body) == text
+    assert verdict("DELETE", body) is None
+
+
 @BOTH
 def test_pods_that_the_scheduler_is_to_place_may_not(verdict, operation):
     body = pod()

@@ -1,5 +1,6 @@
 """What the chart makes of the cluster that it is installed to."""
 
+import json
 import re
 
 import api_cluster
@@ -275,6 +276,40 @@ def test_whether_the_new_pod_starts_first_can_be_said(new_cluster, told, version
     cluster = new_cluster(kubernetes_version=version)
     node(cluster, "worker", kubelet=version)
     assert told(cluster, "surges", {"kubeletPlugin": {"surge": value}}) == surges
+
+
+@pytest.mark.parametrize(
+    ("listening", "values", "ports"),
+    [
+        ([8443], {}, [8443, 443]),
+        ([443], {}, [443]),
+        ([6443, 7443], {"networkPolicy": {"apiServerPorts": [1234]}}, [1234]),
+        (None, {}, []),
+    ],
+    ids=["of their own", "the usual one", "given", "not known"],
+)
+def test_the_ports_of_api_servers_are_those_that_the_cluster_tells(
+    cluster, told, listening, values, ports
+):
+    if listening is not None:
+        cluster.client.create(SLICES_OF_ADDRESSES, addresses(listening), "default")
+    assert json.loads(told(cluster, "apiServerPorts", values)) == ports
+
+
+SLICES_OF_ADDRESSES = kube.Resource("discovery.k8s.io", "v1", "endpointslices")
+
+
+def addresses(ports):
+    """Where API servers listen, as they tell it themselves (`pkg/controlplane/reconcilers`)."""
+    return {
+        "metadata": {
+            "name": "kubernetes",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"} for port in ports],
+    }
 
 
 def test_kubernetes_that_is_too_old_is_refused(new_cluster):

@@ -5,7 +5,7 @@ import pytest
 
 ALL = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
-    "networkPolicy": {"enabled": True},
+    "networkPolicy": {"enabled": True, "apiServerPorts": [443, 6443]},
 }
 PORTS = {"kubelet-plugin": "metrics", "webhook": "status", "controller": "status"}
 """The port of each part's containers at which metrics are served."""
@@ -77,7 +77,7 @@ def test_prometheus_asks_each_pod_once(component):
 
 def test_without_metrics_there_is_no_service_for_them_and_no_way_in():
     values = {"metrics": {"enabled": False}}
-    bodies = chart.objects({"networkPolicy": {"enabled": True}} | values)
+    bodies = chart.objects({"networkPolicy": ALL["networkPolicy"]} | values)
     assert [body["metadata"]["name"] for body in bodies if body["kind"] == "Service"] == [
         "dra-driver-webhook"
     ]
@@ -96,7 +96,7 @@ def test_who_may_read_metrics_can_be_chosen_and_api_servers_reach_the_webhook_al
     component,
 ):
     peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
-    values = {"networkPolicy": {"enabled": True, "metricsFrom": peers}}
+    values = {"networkPolicy": ALL["networkPolicy"] | {"metricsFrom": peers}}
     policy = chart.the(parts(component, values), "NetworkPolicy")["spec"]
     metrics = {"ports": [{"port": PORTS[component], "protocol": "TCP"}], "from": peers}
     asked = [{"ports": [{"port": "https", "protocol": "TCP"}]}] if component == "webhook" else []
@@ -106,8 +106,26 @@ def test_who_may_read_metrics_can_be_chosen_and_api_servers_reach_the_webhook_al
 
 def test_with_cert_manager_the_webhook_asks_nobody():
     values = ALL | {"webhook": {"certManager": {"enabled": True}}}
-    bodies = chart.part(chart.objects(values), "webhook")
-    assert "egress" not in chart.the(bodies, "NetworkPolicy")["spec"]
+    policy = chart.the(chart.part(chart.objects(values), "webhook"), "NetworkPolicy")["spec"]
+    assert "egress" not in policy
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+
+
+@PARTS
+def test_where_the_ports_of_api_servers_are_not_known_connections_out_are_not_limited(component):
+    """As in deploy/manifests: a wrong port would keep the pods from their work."""
+    policy = chart.the(chart.part(chart.objects(), component), "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy
+    metrics = {"ports": [{"port": PORTS[component], "protocol": "TCP"}]}
+    asked = [{"ports": [{"port": "https", "protocol": "TCP"}]}] if component == "webhook" else []
+    # From everywhere: an API server that calls the webhook comes from its node's own network.
+    assert policy["ingress"] == [*asked, metrics]
+
+
+def test_without_policies_there_are_none():
+    values = {"networkPolicy": {"enabled": False}}
+    assert "NetworkPolicy" not in {body["kind"] for body in chart.objects(values)}
 
 
 def test_what_is_switched_off_has_no_policy_and_no_service():

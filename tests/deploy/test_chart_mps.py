@@ -23,6 +23,33 @@ def constraints(values=None):
     )
 
 
+def test_the_pods_look_for_the_driver_where_the_plugin_does():
+    [container] = pod({"settings": {"libraryDirs": ["/opt/a", "/opt/b"]}})["spec"]["containers"]
+    assert container["command"][-2:] == ["--library-dirs", "/opt/a,/opt/b"]
+    [container] = pod()["spec"]["containers"]
+    assert "--library-dirs" not in container["command"]
+
+
+def test_a_quota_bounds_how_many_pods_a_node_can_make():
+    """It counts the pods of their priority class, and no others of the chart but the plugin's."""
+    quota = chart.the(chart.objects(), "ResourceQuota", "-pods")
+    assert quota["spec"]["hard"] == {"pods": "10000"}
+    [scope] = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert (scope["scopeName"], scope["operator"]) == ("PriorityClass", "In")
+    assert pod()["spec"]["priorityClassName"] in scope["values"]
+    classes = {
+        body["kind"]: body["spec"]["template"]["spec"].get("priorityClassName")
+        for body in chart.objects()
+        if body["kind"] in ("DaemonSet", "Deployment")
+    }
+    assert [kind for kind, name in classes.items() if name in scope["values"]] == ["DaemonSet"]
+
+
+@pytest.mark.parametrize("values", [{"podQuota": 0}, {"settings": {"mpsLauncher": "process"}}])
+def test_without_a_bound_or_without_a_right_to_pods_there_is_no_quota(values):
+    assert "ResourceQuota" not in {body["kind"] for body in chart.objects(values)}
+
+
 # Account and secrets
 
 

@@ -298,10 +298,9 @@ def rendered(tmp_path, manifest):
     return list(yaml.safe_load_all(made)), chart.objects(values)
 
 
-def flags(pod):
+def flags(container):
     """The flags of the plugin; the last of two counts."""
-    arguments = pod["containers"][0]["args"]
-    return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
+    return dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
 
 
 def test_helm_and_manifests_install_the_same(tmp_path):
@@ -313,9 +312,17 @@ def test_helm_and_manifests_install_the_same(tmp_path):
         # It would refuse what demo/sharing/6-refused.yaml is about.
         assert "ValidatingWebhookConfiguration" not in {body["kind"] for body in bodies}
     plain, helm = (chart.the(b, "DaemonSet")["spec"]["template"]["spec"] for b in both)
-    assert flags(plain) == flags(helm)
+    [plugin] = plain["containers"]
+    [doctor] = [one for one in plain["initContainers"] if one["name"] == "doctor"]
     wanted = {"simulate-gpus": "h100-80gb-hbm3:1", "shares": "memory", "mig-mode": "off"}
-    assert wanted.items() <= flags(plain).items()
+    assert wanted.items() <= flags(plugin).items()
+    assert flags(plugin) == flags(helm["containers"][0])
+    # It looks at what the plugin will use, and would tell of a driver that nobody needs.
+    assert flags(doctor) == flags(plugin)
+    assert [one["name"] for one in plain["initContainers"]] == ["doctor", "cdi-hook"]
+    assert [one.get("args") for one in plain["initContainers"]][1:] == [
+        one.get("args") for one in helm["initContainers"]
+    ][1:]
     assert plain["nodeSelector"] == helm["nodeSelector"]
     assert plain["nodeSelector"]["demo.dra-driver/first"] == "true"
     assert not plain.get("affinity")

@@ -83,7 +83,8 @@ def test_the_plugin_is_as_privileged_as_its_pod():
     assert doctor["securityContext"] == context
     assert process("container `doctor`") == process("kubelet plugin")
     assert hook["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert process("cdi-hook") == ["0", "no, no capabilities"]
+    assert hook["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert process("cdi-hook") == ["0", "no, no capabilities, seccomp `RuntimeDefault`"]
 
 
 @pytest.mark.parametrize("name", [WEBHOOK, CONTROLLER])

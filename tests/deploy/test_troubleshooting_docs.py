@@ -14,6 +14,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 OF_KUBERNETES = {
     "violates PodSecurity": "PodSecurity admission",
     "insufficient quota to match these scopes": "ResourceQuota admission",
+    "exceeded quota: dra-driver-pods": "ResourceQuota admission, with the quota's name",
     'failed calling webhook "configs.gpu.nvidia.com"': "API server, with the webhook's name",
     'no matches for kind "ResourceClaim"': "kubectl",
     "cannot allocate all claims": "kube-scheduler, plugin dynamicresources",

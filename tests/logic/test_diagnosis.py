@@ -134,6 +134,34 @@ def test_counters_that_are_not_taken_matter_where_there_are_partitions(hindrance
     assert ("DRAPartitionableDevices" in finding.remedy) is (hindrance is not None)
 
 
+PANICS, TWICE = "it panics when a claim asks for All", "it may allocate a partition"
+
+
+@pytest.mark.parametrize(
+    ("release", "shares", "told"),
+    [
+        ("v1.36.2", True, []),
+        ("v1.36.1", False, [PANICS]),
+        ("v1.36.0-gke.12", True, [PANICS, TWICE]),
+        ("v1.37.0", True, []),
+        ("v1.35.5", False, [PANICS]),
+        ("v1.35.6+k3s1", False, []),
+        # The mend was not taken over to these.
+        ("v1.35.9", True, [TWICE]),
+        ("v1.34.1", True, [TWICE]),
+        ("v1.34.1", False, []),
+        ("v1.33.0", True, []),
+        ("no version", True, []),
+    ],
+)
+def test_releases_whose_scheduler_has_serious_defects_are_told(release, shares, told):
+    found = list(diagnosis.scheduler(release, shares=shares))
+    assert [finding.level for finding in found] == [diagnosis.Level.NOTE for _ in told]
+    for finding, beginning in zip(found, told, strict=True):
+        assert finding.cause.startswith(beginning)
+        assert finding.remedy.startswith("Kubernetes 1.3")
+
+
 @pytest.mark.parametrize(
     ("found", "ours", "told"),
     [

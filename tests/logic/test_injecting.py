@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from dra_driver import errors
@@ -97,7 +99,7 @@ def test_with_a_hook_files_keep_their_places_and_the_hook_makes_links_and_cache(
     assert common.mounts == (
         cdi.Mount(LIBCUDA, "/usr/lib64/libcuda.so.580.65.06"),
         cdi.Mount(LIBVDPAU, "/usr/lib64/vdpau/libvdpau_nvidia.so.580.65.06"),
-        cdi.Mount("/run/nvidia/driver/opt/bin/nvidia-smi", "/opt/bin/nvidia-smi"),
+        cdi.Mount("/run/nvidia/driver/opt/bin/nvidia-smi", "/usr/bin/nvidia-smi"),
         FIRMWARE,
         SOCKET,
     )
@@ -141,6 +143,25 @@ def test_a_name_that_two_libraries_have_is_mounted_once_from_the_first():
         cdi.Mount("/host/a/libnv.so.1", "/usr/local/nvidia/lib64/libnv.so.1"),
         cdi.Mount("/host/b/libnw.so.1", "/usr/local/nvidia/lib64/libnw.so.1"),
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "in_container"),
+    [
+        ("/usr/bin", "/usr/bin"),
+        ("/bin", "/bin"),
+        ("/usr/local/nvidia/bin", "/usr/local/nvidia/bin"),
+        # Of Flatcar, NixOS and Bottlerocket: no image looks there.
+        ("/opt/bin", "/usr/bin"),
+        ("/run/current-system/sw/bin", "/usr/bin"),
+        ("/usr/libexec/nvidia/tesla/bin", "/usr/bin"),
+    ],
+)
+def test_programs_are_where_containers_look_for_programs(place, in_container):
+    smi = driver.HostFile(f"{place}/nvidia-smi", "/host/nvidia-smi")
+    files = dataclasses.replace(with_hook(), binaries=(smi,))
+    mounts = injecting.injection(files, CONTROL, NODES).common.mounts
+    assert cdi.Mount("/host/nvidia-smi", f"{in_container}/nvidia-smi") in mounts
 
 
 def test_no_two_mounts_have_the_same_place():

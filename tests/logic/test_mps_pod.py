@@ -58,6 +58,16 @@ def test_its_container_runs_the_supervisor_and_is_ready_when_the_daemon_is():
     command = ["dra-driver", "mps-daemon", "--file", f"{DIRECTORY}/daemon.json"]
     assert container["command"] == [*command, "--driver-root", "/driver-root"]
     assert container["readinessProbe"]["exec"]["command"] == [*command, "--check"]
+
+
+def test_it_looks_for_the_driver_where_the_settings_say_that_its_libraries_are():
+    [container] = pod(dataclasses.replace(SITE, library_dirs=("/opt/a", "/opt/b")))["spec"][
+        "containers"
+    ]
+    assert container["command"][-4:] == [
+        *("--driver-root", "/driver-root"),
+        *("--library-dirs", "/opt/a,/opt/b"),
+    ]
     assert container["image"] == "registry.example.com/dra-driver:1.0"
     assert container["resources"] == {"requests": {"cpu": "10m", "memory": "128Mi"}}
 

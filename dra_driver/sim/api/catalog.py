@@ -12,6 +12,7 @@ _GROUPS: Mapping[str, Mapping[str, schemas.Schema]] = MappingProxyType(
         "events.k8s.io": core_schemas.EVENTS,
         "apps": core_schemas.APPS,
         "coordination.k8s.io": core_schemas.COORDINATION,
+        "discovery.k8s.io": core_schemas.DISCOVERY,
         "admissionregistration.k8s.io": core_schemas.ADMISSION,
     }
 )

@@ -214,6 +214,16 @@ COORDINATION = MappingProxyType(
         )
     }
 )
+DISCOVERY = MappingProxyType(
+    {
+        "EndpointSlice": record(
+            "Addresses behind a Service; it is kept, and nothing makes any.",
+            addressType=STRING,
+            endpoints=list_of(OBJECT),
+            ports=list_of(open_record(name=STRING, port=INTEGER, protocol=STRING)),
+        )
+    }
+)
 ADMISSION = MappingProxyType(
     {
         "ValidatingWebhookConfiguration": record(

@@ -166,6 +166,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "coordination.k8s.io", ("v1",), "leases", "lease", "Lease", columns=printing.LEASE,
     ),
+    Kind("discovery.k8s.io", ("v1",), "endpointslices", "endpointslice", "EndpointSlice"),
     # Kept, and not called: webhooks are for the clusters that they are made for.
     Kind(
         "admissionregistration.k8s.io", ("v1",), "validatingwebhookconfigurations",

@@ -36,6 +36,7 @@ def test_groups_and_versions_are_listed(shared_api):
         "admissionregistration.k8s.io": "admissionregistration.k8s.io/v1",
         "apps": "apps/v1",
         "coordination.k8s.io": "coordination.k8s.io/v1",
+        "discovery.k8s.io": "discovery.k8s.io/v1",
         "events.k8s.io": "events.k8s.io/v1",
         "resource.k8s.io": "resource.k8s.io/v1",
     }
@@ -81,6 +82,7 @@ def test_what_is_not_served_is_not_described(shared_api, path):
                 "admissionregistration.k8s.io",
                 "apps",
                 "coordination.k8s.io",
+                "discovery.k8s.io",
                 "events.k8s.io",
                 "resource.k8s.io",
             ],
@@ -112,6 +114,7 @@ def test_every_version_has_a_document(shared_api):
         "apis/admissionregistration.k8s.io/v1",
         "apis/apps/v1",
         "apis/coordination.k8s.io/v1",
+        "apis/discovery.k8s.io/v1",
         "apis/events.k8s.io/v1",
         "apis/resource.k8s.io/v1",
     }

@@ -117,6 +117,26 @@ values that say so. Operators that are not known are taken to match. */}}
 {{- if $fits }}true{{ end }}
 {{- end }}
 
+{{- /* JSON: the ports that API servers listen at, and that of their Service, since some networks look at
+connections before and some after its address is translated. Empty: not known. */}}
+{{- define "dra-driver.apiServerPorts" -}}
+{{- $ports := list }}
+{{- range .Values.networkPolicy.apiServerPorts }}
+{{- $ports = append $ports (int .) }}
+{{- end }}
+{{- if not $ports }}
+{{- if .Capabilities.APIVersions.Has "discovery.k8s.io/v1/EndpointSlice" }}
+{{- range dig "ports" list (lookup "discovery.k8s.io/v1" "EndpointSlice" "default" "kubernetes") }}
+{{- $ports = append $ports (int .port) }}
+{{- end }}
+{{- end }}
+{{- if $ports }}
+{{- $ports = append $ports 443 }}
+{{- end }}
+{{- end }}
+{{- $ports | uniq | toJson }}
+{{- end }}
+
 {{- define "dra-driver.settings" -}}
 {{- $own := dict "driverRootSeen" "/driver-root" }}
 {{- if .Values.metrics.enabled }}
