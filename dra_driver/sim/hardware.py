@@ -52,7 +52,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent
     containers = directory / "nvidia-smi"
     files.write(containers, gpus.NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
     driver = directory / "driver"
-    mps_program.install(driver)
+    mps_program.install(driver, directory)
     program = driver_programs.Program(host_nvidia_smi.write(directory), {})
     return node_agent.Hardware(
         nvml=nvml.Nvml(library),
