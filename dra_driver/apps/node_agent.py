@@ -9,7 +9,6 @@ import dataclasses
 import pathlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import (
@@ -38,17 +37,17 @@ from dra_driver.apps import (
     offers,
     orphans,
     partitioning,
+    per_gpu,
     preparing,
     publishing,
     readiness,
     reconciling,
     recovering,
     sharing,
+    upkeep,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
-from dra_driver.model import claims, devices, prepared, quantities, shares
-
-T = TypeVar("T")
+from dra_driver.model import claims, prepared, quantities
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
@@ -127,8 +126,9 @@ class NodeAgent:
         )
         self._node = planning.Node(config.driver_name, pool=config.node_name)
         launcher = self._launcher(hardware)
-        self._health = self._make_health(launcher)
         self._effects = self._make_effects(hardware, launcher)
+        self._upkeep = self._make_upkeep()
+        self._health = self._make_health(launcher)
         self._preparer = self._make_preparer()
         self._orphans = self._make_orphans()
         self._reconciler = self._make_reconciler()
@@ -165,6 +165,7 @@ class NodeAgent:
         ).run()
         self._orphans.remove_daemons()
         self._orphans.settle()
+        self._upkeep.look()
         # What was not reported before the last stop; nothing is written that is there already.
         # Before the first call, whose report is the later one then.
         for record in self._known():
@@ -265,8 +266,8 @@ class NodeAgent:
             hardware.nvml,
             hardware.place,
             self._books,
-            _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
-            _shares(config),
+            per_gpu.mig_mode(config),
+            per_gpu.division(config),
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -290,6 +291,14 @@ class NodeAgent:
             on_error=self._publish_failed,
         )
 
+    def _make_upkeep(self) -> upkeep.Upkeep:
+        return upkeep.Upkeep(
+            lambda: [card.gpu for card in self._gpus.snapshot.cards],
+            self._store.records,
+            self._store.locks,
+            self._effects.sharer.cards,
+        )
+
     def _make_health(self, launcher: sharing.Launcher) -> mps_health.Health:
         return mps_health.Health(
             self._store.records,
@@ -297,6 +306,7 @@ class NodeAgent:
             launcher,
             self._mps_dir,
             on_change=self._report_down,
+            keep=self._upkeep.look,
         )
 
     def _make_reconciler(self) -> reconciling.Reconciler:
@@ -354,40 +364,6 @@ class NodeAgent:
 
     def _unprepare(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
         self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)
-
-
-def _rule(
-    config: settings.KubeletPlugin, default: T, values: Iterable[T | None]
-) -> Callable[[devices.Gpu], T]:
-    """What the settings have for a GPU: the default, or the value of a rule that matches.
-
-    Raises:
-        errors.Fatal: a selector is wrong.
-    """
-    if not config.gpus:
-        return lambda _: default
-    # CEL takes long to load and much memory, and most nodes have no selectors.
-    from dra_driver.logic import gpu_rules  # noqa: PLC0415
-
-    selectors = (rule.selector for rule in config.gpus)
-    rules = zip(selectors, values, strict=True)
-    return gpu_rules.compiled(config.driver_name, default, rules).of
-
-
-def _shares(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], shares.Shares | None]:
-    """How the settings divide a GPU."""
-    text_of = _rule(config, config.shares, [rule.shares for rule in config.gpus])
-    enforcement_of = _rule(
-        config, config.share_enforcement, [rule.share_enforcement for rule in config.gpus]
-    )
-
-    def of(gpu: devices.Gpu) -> shares.Shares | None:
-        text = text_of(gpu)
-        if text == "off":
-            return None
-        return shares.Shares(shares.parse_count(text), enforcement_of(gpu))
-
-    return of
 
 
 def _boot_id(path: pathlib.Path) -> str:
