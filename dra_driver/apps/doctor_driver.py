@@ -13,8 +13,8 @@ from dra_driver.adapters import (
     nvidia_smi,
     sysfs,
 )
-from dra_driver.apps import host, node_agent
-from dra_driver.logic import diagnosis
+from dra_driver.apps import host, node_agent, time_slice_probe
+from dra_driver.logic import card_diagnosis, diagnosis
 from dra_driver.model import devices, driver
 
 _LIBRARY = "libnvidia-ml.so.1"
@@ -43,11 +43,12 @@ def look(config: settings.KubeletPlugin, hardware: node_agent.Hardware) -> Seen:
     findings = [*_root(hardware.driver, config, library, failure)]
     if failure is None:
         findings += diagnosis.gpus(found, "NVML")
+        findings += card_diagnosis.findings(found.gpus, "NVML")
         findings += _places(found.gpus, hardware.place, config.sysfs_root)
     if config.simulate_gpus is None:
         findings += _real(config, found.gpus, partitionable=partitionable)
     if library is not None or failure is None:
-        findings += _programs(config, hardware.driver)
+        findings += _programs(config, hardware, found.gpus)
     return Seen(tuple(findings), partitionable)
 
 
@@ -178,15 +179,17 @@ def _capabilities(
 
 
 def _programs(
-    config: settings.KubeletPlugin, root: driver_root.Root
+    config: settings.KubeletPlugin, hardware: node_agent.Hardware, found: Sequence[devices.Gpu]
 ) -> Iterator[diagnosis.Finding]:
     """What some claims need; simulated GPUs have an nvidia-smi of their own."""
     if config.simulate_gpus is None:
-        yield _nvidia_smi(config)
-    yield _mps(root)
+        yield _nvidia_smi(config, time_slice_probe.Probe(hardware.with_time_slices), found)
+    yield _mps(hardware.driver)
 
 
-def _nvidia_smi(config: settings.KubeletPlugin) -> diagnosis.Finding:
+def _nvidia_smi(
+    config: settings.KubeletPlugin, probe: time_slice_probe.Probe, found: Sequence[devices.Gpu]
+) -> diagnosis.Finding:
     root = host.root_of_driver(config)
     try:
         program = driver_programs.find(
@@ -200,7 +203,7 @@ def _nvidia_smi(config: settings.KubeletPlugin) -> diagnosis.Finding:
             "install nvidia-utils of the driver; until then claims that set a time slice are not "
             "prepared",
         )
-    return diagnosis.fine("time slices", root.host, str(program.path))
+    return card_diagnosis.time_slices(probe.filled(found), root.host, str(program.path))
 
 
 def _mps(root: driver_root.Root) -> diagnosis.Finding:

@@ -20,6 +20,15 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
     """What the settings say of where the driver is installed, as the agent needs it."""
     place = root_of_driver(config)
     root = installed_driver(config)
+    smi = nvidia_smi.NvidiaSmi(
+        functools.partial(
+            driver_programs.find,
+            place,
+            nvidia_smi.PROGRAM,
+            config.library_dirs,
+            library=nvidia_smi.LIBRARY,
+        )
+    )
     return node_agent.Hardware(
         nvml=nvml.Nvml(driver_root=place.seen),
         place=sysfs.Sysfs(config.sysfs_root),
@@ -28,15 +37,8 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
         ),
         driver=place,
         launcher=mps_local.LocalLauncher(place.seen, private_shm=True),
-        nvidia_smi=nvidia_smi.NvidiaSmi(
-            functools.partial(
-                driver_programs.find,
-                place,
-                nvidia_smi.PROGRAM,
-                config.library_dirs,
-                library=nvidia_smi.LIBRARY,
-            )
-        ),
+        nvidia_smi=smi,
+        with_time_slices=smi.with_time_slices,
         missing=functools.partial(missing_nodes, root),
     )
 

@@ -44,6 +44,7 @@ from dra_driver.apps import (
     reconciling,
     recovering,
     sharing,
+    time_slice_probe,
     upkeep,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
@@ -60,7 +61,8 @@ class Hardware:
     """The node's GPUs: real ones, or simulated.
 
     `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
-    `missing` tells which device nodes of GPUs, by minor number, are missing.
+    `missing` tells which device nodes of GPUs, by minor number, are missing, `with_time_slices`
+    which of the GPUs with these UUIDs have time slices to set.
     """
 
     nvml: nvml.Nvml
@@ -69,6 +71,7 @@ class Hardware:
     driver: driver_root.Root
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
+    with_time_slices: time_slice_probe.Ask
     missing: Callable[[Sequence[int]], str | None] = lambda _: None
 
 
@@ -268,6 +271,7 @@ class NodeAgent:
             self._books,
             per_gpu.mig_mode(config),
             per_gpu.division(config),
+            time_slice_probe.Probe(hardware.with_time_slices).filled,
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 

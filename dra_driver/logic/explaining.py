@@ -22,6 +22,7 @@ from dra_driver.logic import (
     selection,
     snapshots,
     targets,
+    unknown_memory,
 )
 from dra_driver.model import claims, nodes, slices
 
@@ -151,7 +152,10 @@ def _decided(about: Explanation, search: "_Search", *, done: bool) -> Explanatio
     return dataclasses.replace(
         about,
         verdict=DOES_NOT_FIT,
-        reasons=tuple(empty_classes.told(search.plan, search.snapshot)),
+        reasons=(
+            *empty_classes.told(search.plan, search.snapshot),
+            *unknown_memory.told(search.plan, search.snapshot),
+        ),
         reports=reports,
         nearest=(*found.misses, *search.elsewhere()),
         groups=nearest_miss.groups(search.plan, _unlike(spots)),

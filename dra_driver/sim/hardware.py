@@ -1,5 +1,6 @@
 """A node with simulated GPUs, as the kubelet plugin needs it."""
 
+import functools
 import pathlib
 from collections.abc import Mapping
 
@@ -61,6 +62,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent
         driver=driver_root.Root(str(driver), driver),
         launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
+        with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
     )
 
 
