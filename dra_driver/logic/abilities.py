@@ -27,6 +27,14 @@ def is_prohibited(gpu: devices.Gpu) -> bool:
     return gpu.compute_mode == _PROHIBITED
 
 
+def how_to_reset(gpu: devices.Gpu) -> str:
+    """What resets it; of one that is passed through the hypervisor may allow no reset."""
+    command = "nvidia-smi --gpu-reset"
+    if gpu.virtualization is devices.Virtualization.PASSTHROUGH:
+        return f"{command}; if that is not allowed, restart the virtual machine"
+    return command
+
+
 def cut(gpu: devices.Gpu) -> bool | None:
     """Whether it can be cut into MIG instances; None where NVML does not tell."""
     return False if is_vgpu(gpu) else gpu.mig_capable

@@ -63,7 +63,7 @@ def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
         pending = "on" if gpu.mig_pending else "off"
         note = (
             f"MIG mode goes {pending} with the next reset of the GPU: reset it "
-            "(nvidia-smi --gpu-reset), or take the change back (nvidia-smi -mig)"
+            f"({abilities.how_to_reset(gpu)}), or take the change back (nvidia-smi -mig)"
         )
         return Card(gpu, {}, note=note)
     match mode:

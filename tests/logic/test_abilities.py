@@ -142,3 +142,10 @@ def test_time_slices_are_what_the_driver_says_and_else_what_the_generation_has(
 ):
     gpu = dataclasses.replace(HOPPER, compute_capability=capability, time_slices=asked)
     assert published(gpu)["timeSliceCapable"] is told
+
+
+def test_where_a_reset_may_not_be_allowed_the_virtual_machine_is_to_be_restarted():
+    pending = dataclasses.replace(HOPPER, mig_pending=True)
+    passed = dataclasses.replace(pending, virtualization=devices.Virtualization.PASSTHROUGH)
+    assert "restart the virtual machine" in catalog.card(passed, mig.Mode.DYNAMIC).note
+    assert "virtual machine" not in catalog.card(pending, mig.Mode.DYNAMIC).note
