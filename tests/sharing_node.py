@@ -33,6 +33,7 @@ from dra_driver.adapters import (
 )
 from dra_driver.apps import (
     attempts,
+    card_upkeep,
     inventory,
     mps_health,
     orphans,
@@ -160,6 +161,12 @@ class Node(mig_node.Node):
         self.sharer = sharing.Sharer(
             sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes), self.books
         )
+        self.upkeep = card_upkeep.CardUpkeep(
+            lambda: [card.gpu for card in self.gpus.snapshot.cards],
+            self.store.records,
+            self.held,
+            self.sharer.cards,
+        )
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
@@ -205,6 +212,7 @@ class Node(mig_node.Node):
         ).run()
         self.orphans.remove_daemons()
         self.orphans.settle()
+        self.upkeep.look()
         return self
 
     def look_after(self):
@@ -226,7 +234,7 @@ class Node(mig_node.Node):
         gpu_operations.reboot(self.simulation)
 
     def set_card(self, number=0, **fields):
-        """An administrator sets a GPU: `time_slice`, `compute_mode`, `time_slice_supported`."""
+        """An administrator sets a GPU: `time_slice`, `compute_mode`, `persistence_mode`, …"""
         with gpu_state.open_file(self.simulation).edit() as state:
             for name, value in fields.items():
                 setattr(state.gpus[number], name, value)
@@ -235,6 +243,10 @@ class Node(mig_node.Node):
         """What a GPU is set to: time slice and compute mode."""
         card = self.card(number)
         return card.time_slice, card.compute_mode
+
+    def mode(self, number=0):
+        """The compute mode as somebody finds it who opens NVML for that alone."""
+        return self.modes.get(self.uuid(number))
 
     def daemons(self):
         """The daemons that have a directory."""

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dra_driver import errors
 from dra_driver.adapters import driver_programs, nvml_codes, nvml_errors
@@ -56,6 +56,17 @@ class NvidiaSmi:
             return _parsed(self._run(doing, "-i", gpu_uuid, "-l"), doing)
         except NotSupported:
             return None
+
+    def with_time_slices(self, gpu_uuids: Sequence[str]) -> frozenset[str]:
+        """Those of the GPUs that have a time slice to set: one question, if all of them do."""
+        try:
+            listed = self._run("reading the time slices of all GPUs", "-l")
+            if len(_ROW.findall(listed)) >= len(gpu_uuids):
+                return frozenset(gpu_uuids)
+        except NotSupported:
+            # One of them has none, which is all that the program says then.
+            pass
+        return frozenset(uuid for uuid in gpu_uuids if self.time_slice(uuid) is not None)
 
     def set_time_slice(self, gpu_uuid: str, number: int) -> None:
         """Have all processes on a GPU run for this long at a time; it is read back.
@@ -130,8 +141,7 @@ def _failure(doing: str, status: int, text: str) -> errors.DriverError:
     told = f"{doing}: {PROGRAM} ended with {status} and said: {said}"
     if status == nvml_codes.Code.NOT_SUPPORTED or _UNSUPPORTED.search(text):
         return NotSupported(
-            f"{told}: the GPU has no time slices to set; ask for none, or for another GPU (from "
-            "Volta on they can be set)"
+            f"{told}: the GPU has no time slices to set; ask for none, or for another GPU"
         )
     match status:
         case nvml_codes.Code.NOT_FOUND:

@@ -226,6 +226,9 @@ def _read_all(library: Any) -> tuple[list[devices.Gpu], list[devices.GpuFailure]
                 raise
             reason = nvml_codes.describe(error)
             failures.append(nvml_facts.failure(library, index, handle, reason))
+        except nvml_facts.Lacking as error:
+            found = nvml_facts.failure(library, index, handle, str(error), error.missing)
+            failures.append(found)
         except (UnicodeDecodeError, errors.Rejected) as error:
             reason = f"NVML gave an answer that makes no sense: {error}"
             failures.append(nvml_facts.failure(library, index, handle, reason))

@@ -1,7 +1,14 @@
-"""Compute modes through NVML: whether processes may share a GPU. GPUs are named by UUID."""
+"""Compute modes through NVML: whether processes may share a GPU. GPUs are named by UUID.
 
+A mode lasts as long as the kernel's driver keeps the GPU initialised: with persistence mode off,
+until its last client is gone (NVIDIA, Driver Persistence, "Data Persistence"). An open NVML session
+is a client of every GPU of the node, and an MPS daemon of its own from its start on, before any
+process connects to it (both seen on H200 with driver 580.159.04).
+"""
+
+import contextlib
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from dra_driver import errors
 from dra_driver.adapters import nvml, nvml_codes, nvml_errors
@@ -43,6 +50,16 @@ class ComputeModes:
     def __init__(self, nvml_: nvml.Nvml) -> None:
         self._nvml = nvml_
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Have no mode forgotten for the length of the block.
+
+        Raises:
+            errors.Retryable: the driver is not there.
+        """
+        with self._nvml.session():
+            yield
+
     def get(self, gpu_uuid: str) -> int:
         """The mode now; see `ComputeMode`."""
         doing = "reading its compute mode"
@@ -61,6 +78,28 @@ class ComputeModes:
             # To set a mode that is there already takes permission, too.
             if library.nvmlDeviceGetComputeMode(handle) != wanted:
                 library.nvmlDeviceSetComputeMode(handle, int(wanted))
+
+    def check(self, gpu_uuid: str, mode: int) -> None:
+        """See to it that a mode that was set is there, also without what `kept` does.
+
+        Raises:
+            errors.Retryable: also if it is another one.
+        """
+        found = self.get(gpu_uuid)
+        if found != mode:
+            raise errors.Retryable(
+                f"{gpu_uuid}: compute mode {_known(mode, gpu_uuid).name} was set, and now it is "
+                f"{name(found)}: see whether something else sets it (nvidia-smi -c), and turn "
+                "persistence mode on (nvidia-persistenced)"
+            )
+
+
+def name(mode: int) -> str:
+    """As NVIDIA's programs call a mode; the number of one that is not known."""
+    try:
+        return ComputeMode(mode).name
+    except ValueError:
+        return str(mode)
 
 
 def _known(mode: int, gpu_uuid: str) -> ComputeMode:

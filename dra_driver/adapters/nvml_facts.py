@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dra_driver import errors
@@ -56,7 +56,26 @@ _NEVER_TOLD = frozenset(
         nvml_codes.Code.FUNCTION_NOT_FOUND,
     }
 )
+_NOT_THERE = frozenset({nvml_codes.Code.NOT_SUPPORTED, nvml_codes.Code.FUNCTION_NOT_FOUND})
 _ADDRESSING_MODES = {0: "None", 1: "HMM", 2: "ATS"}
+_VIRTUALIZATIONS = {one.value: one for one in devices.Virtualization}
+_REQUIRED = {
+    "nvmlDeviceGetMinorNumber": "minor number",
+    "nvmlDeviceGetUUID": "UUID",
+    "nvmlDeviceGetName": "name",
+    "nvmlDeviceGetPciInfo": "PCI address",
+}
+"""What nobody can be given a GPU without: its device node, its identity, its place in sysfs."""
+
+
+class Lacking(errors.Rejected):
+    """NVML never tells facts of a GPU that nobody can do without; they are `missing`."""
+
+    def __init__(self, missing: tuple[str, ...]) -> None:
+        super().__init__(
+            f"NVML does not support telling its {', '.join(missing)}, so it cannot be handed out"
+        )
+        self.missing = missing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +96,23 @@ class _Reader:
     def required(self, function: str) -> Any:
         """The answer; any error is raised."""
         return getattr(self._library, function)(*self._arguments)
+
+    def all_of(self, facts: Mapping[str, str]) -> Mapping[str, Any]:
+        """The answers of these functions, which are given with what they tell.
+
+        Raises:
+            Lacking: for some of them there is none, ever.
+        """
+        found: dict[str, Any] = {}
+        for function in facts:
+            try:
+                found[function] = self.required(function)
+            except self._library.NVMLError as error:
+                if error.value not in _NOT_THERE:
+                    raise
+        if missing := tuple(fact for function, fact in facts.items() if function not in found):
+            raise Lacking(missing)
+        return found
 
     def optional(self, function: str) -> Any:
         """The answer, or None if there is no such fact. Other errors are raised."""
@@ -105,7 +141,7 @@ class _Reader:
         try:
             current, pending = self.required("nvmlDeviceGetMigMode")
         except self._library.NVMLError as error:
-            if error.value in {nvml_codes.Code.NOT_SUPPORTED, nvml_codes.Code.FUNCTION_NOT_FOUND}:
+            if error.value in _NOT_THERE:
                 return False, False, False
             if error.value in _NEVER_TOLD:
                 return None, None, None
@@ -129,9 +165,11 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
 
     Raises:
         library.NVMLError: the GPU or the driver fails.
+        Lacking: it is one of which NVML does not tell what it has to.
         errors.Rejected, UnicodeDecodeError: an answer makes no sense.
     """
     reader = _Reader(library, handle)
+    known = reader.all_of(_REQUIRED)
     memory = reader.optional("nvmlDeviceGetMemoryInfo")
     capability = reader.optional("nvmlDeviceGetCudaComputeCapability")
     mig_capable, mig_enabled, mig_pending = reader.mig()
@@ -139,27 +177,33 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
     instances = _instances(library, handle, profiles) if mig_enabled else ()
     return devices.Gpu(
         index=index,
-        minor=reader.required("nvmlDeviceGetMinorNumber"),
-        uuid=_uuid(reader.required("nvmlDeviceGetUUID")),
-        product_name=_text(reader.required("nvmlDeviceGetName")),
-        pci_address=_pci_address(reader.required("nvmlDeviceGetPciInfo")),
+        minor=known["nvmlDeviceGetMinorNumber"],
+        uuid=_uuid(known["nvmlDeviceGetUUID"]),
+        product_name=_text(known["nvmlDeviceGetName"]),
+        pci_address=_pci_address(known["nvmlDeviceGetPciInfo"]),
         brand=_BRANDS.get(reader.optional("nvmlDeviceGetBrand")),
         architecture=_ARCHITECTURES.get(reader.optional("nvmlDeviceGetArchitecture")),
         compute_capability=None if capability is None else (capability[0], capability[1]),
-        memory_bytes=None if memory is None else memory.total,
+        # None at all is what some cards say whose memory is the system's.
+        memory_bytes=None if memory is None else memory.total or None,
         driver_version=system.driver_version,
         cuda_driver_version=system.cuda_driver_version,
         addressing_mode=_ADDRESSING_MODES.get(reader.optional("nvmlDeviceGetAddressingMode")),
         mig_capable=mig_capable,
         mig_enabled=mig_enabled,
         mig_pending=mig_pending,
+        virtualization=_VIRTUALIZATIONS.get(reader.optional("nvmlDeviceGetVirtualizationMode")),
+        persistence_mode=_bool(reader.optional("nvmlDeviceGetPersistenceMode")),
+        compute_mode=reader.optional("nvmlDeviceGetComputeMode"),
         profiles=profiles,
         instances=instances,
     )
 
 
-def failure(library: Any, index: int, handle: Any, reason: str) -> devices.GpuFailure:
-    """What is known of a GPU that does not answer. `handle` is None if there was not even that."""
+def failure(
+    library: Any, index: int, handle: Any, reason: str, missing: tuple[str, ...] = ()
+) -> devices.GpuFailure:
+    """What is known of a GPU that cannot be used. `handle` is None if there was not even that."""
     if handle is None:
         return devices.GpuFailure(index, None, None, reason)
     reader = _Reader(library, handle)
@@ -168,6 +212,7 @@ def failure(library: Any, index: int, handle: Any, reason: str) -> devices.GpuFa
         uuid=reader.glimpse("nvmlDeviceGetUUID", _uuid),
         pci_address=reader.glimpse("nvmlDeviceGetPciInfo", _pci_address),
         reason=reason,
+        missing=missing,
     )
 
 
@@ -195,6 +240,10 @@ def _pci_address(info: Any) -> devices.PciAddress:
         raise errors.Rejected(f"PCI bus id {text!r}: expected the form 00000000:00:00.0")
     domain = f"{int(match['domain'], 16):04x}"
     return devices.PciAddress(f"{domain}:{match['bus']}:{match['slot']}.{match['function']}")
+
+
+def _bool(value: int | None) -> bool | None:
+    return None if value is None else value == 1
 
 
 def _uuid(value: str | bytes) -> devices.GpuUuid:

@@ -56,12 +56,16 @@ _KINDS: Mapping[int, type[errors.DriverError]] = {nvml_codes.Code.INSUFFICIENT_R
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MigState:
-    """What a GPU is cut into. `pending` is the mode after its next reset."""
+    """What a GPU is cut into. `pending` is the mode after its next reset.
+
+    `minor` is the number of its device node, which a change of the mode may change.
+    """
 
     enabled: bool
     pending: bool
     instances: tuple[mig.Instance, ...]
     """By GPU instance id; none with MIG mode off."""
+    minor: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,15 +96,21 @@ class MigNvml:
         with self._nvml.session():
             yield
 
+    def minor(self, gpu: str) -> int:
+        """The number of its device node now."""
+        with self._gpu(gpu, "reading its minor number") as (library, handle):
+            return int(library.nvmlDeviceGetMinorNumber(handle))
+
     def state(self, gpu: str) -> MigState:
         """The mode and the instances now. A GPU that cannot do MIG is rejected."""
         with self._gpu(gpu, "reading its MIG state") as (library, handle):
             enabled, pending = map(bool, library.nvmlDeviceGetMigMode(handle))
+            minor = int(library.nvmlDeviceGetMinorNumber(handle))
             if not enabled:
-                return MigState(enabled, pending, ())
+                return MigState(enabled, pending, (), minor)
             profiles = nvml_mig_facts.profiles(library, handle)
             found = nvml_mig_facts.instances(library, handle, profiles)
-            return MigState(enabled, pending, found)
+            return MigState(enabled, pending, found, minor)
 
     def create(self, gpu: str, spot: mig.Spot) -> int:
         """A GPU instance exactly there; its id. It has no compute instance yet.
@@ -175,17 +185,32 @@ class MigNvml:
 
             return _destroy(library, find, library.nvmlGpuInstanceDestroy)
 
-    def set_mode(self, gpu: str, enabled: bool) -> None:
-        """Switch MIG mode on or off; nothing is done if it is so already.
+    def set_mode(self, gpu: str, enabled: bool) -> int:
+        """Switch MIG mode on or off, unless it is so already; the GPU's minor number afterwards.
 
         A mode that cannot be had at once does not stay pending: a later reset of the GPU would
-        bring it, and by then nobody may want it.
+        bring it, and by then nobody may want it. The mode is read back with NVML closed in between,
+        unless somebody else has it open: NVML may bind the GPU anew, and its minor number, among
+        others, may be another one afterwards (nvml.h, `nvmlDeviceSetMigMode`).
 
         Raises:
             InUse: a process uses the GPU, or an instance is there.
             errors.Rejected: the mode changes with a reset of the GPU only.
+            errors.Retryable: also if it is another mode afterwards.
         """
-        word = "on" if enabled else "off"
+        self._ask_for_mode(gpu, enabled)
+        with self._gpu(gpu, "reading its MIG mode") as (library, handle):
+            found = bool(library.nvmlDeviceGetMigMode(handle)[0])
+            minor = int(library.nvmlDeviceGetMinorNumber(handle))
+        if found != enabled:
+            raise errors.Retryable(
+                f"{gpu}: MIG mode was switched {_word(enabled)}, and now it is {_word(found)}: see "
+                "whether something else switches it (nvidia-smi -mig)"
+            )
+        return minor
+
+    def _ask_for_mode(self, gpu: str, enabled: bool) -> None:
+        word = _word(enabled)
         with self._gpu(gpu, f"switching MIG mode {word}") as (library, handle):
             current, pending = map(bool, library.nvmlDeviceGetMigMode(handle))
             if current == pending == enabled:
@@ -217,6 +242,10 @@ class MigNvml:
     def _gpu(self, gpu: str, doing: str) -> contextlib.AbstractContextManager[tuple[Any, Any]]:
         """The library and a handle; errors of NVML become ours."""
         return nvml_errors.gpu(self._nvml, gpu, doing, _REMEDIES, _KINDS)
+
+
+def _word(enabled: bool) -> str:
+    return "on" if enabled else "off"
 
 
 @contextlib.contextmanager

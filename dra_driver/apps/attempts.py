@@ -285,9 +285,7 @@ class Attempts:
     ) -> None:
         partitions = {one.device: one for one in record.partitions}
         grants = {
-            name: devices.Grant(offer.gpu, partitions[name].instance, partitions[name].profile)
-            if name in partitions
-            else devices.Grant(offer.gpu)
+            name: self._partitioner.grant(offer, partitions.get(name))
             for name, offer in plan.offers.items()
         }
         keys = {cdi.device_key(entry.device, entry.share_id): entry for entry in plan.entries}

@@ -15,8 +15,8 @@ from dra_driver.adapters import (
     nvml,
     sysfs,
 )
-from dra_driver.apps import host, node_agent
-from dra_driver.logic import diagnosis, injecting
+from dra_driver.apps import host, node_agent, time_slice_probe
+from dra_driver.logic import card_diagnosis, diagnosis, injecting
 from dra_driver.model import devices
 
 _USUAL_ROOTS = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
@@ -45,11 +45,12 @@ def look(config: settings.KubeletPlugin, hardware: node_agent.Hardware) -> Seen:
     findings = [*_root(hardware.driver, library, failure)]
     if failure is None:
         findings += diagnosis.gpus(found, "NVML")
+        findings += card_diagnosis.findings(found.gpus, "NVML")
         findings += _places(found.gpus, hardware.place, config.sysfs_root)
     if config.simulate_gpus is None:
         findings += _real(config, found.gpus, partitionable=partitionable)
     if library is not None or failure is None:
-        findings += _programs(config, hardware.driver)
+        findings += _programs(config, hardware, found.gpus)
     return Seen(tuple(findings), partitionable)
 
 
@@ -187,15 +188,18 @@ def _capabilities(
 
 
 def _programs(
-    config: settings.KubeletPlugin, layout: driver_root.Layout
+    config: settings.KubeletPlugin, hardware: node_agent.Hardware, found: Sequence[devices.Gpu]
 ) -> Iterator[diagnosis.Finding]:
     """What some claims need; simulated GPUs have an nvidia-smi of their own."""
     if config.simulate_gpus is None:
-        yield _nvidia_smi(host.layout_of_driver(config))
-    yield _mps(layout)
+        probe = time_slice_probe.Probe(hardware.with_time_slices)
+        yield _nvidia_smi(host.layout_of_driver(config), probe, found)
+    yield _mps(hardware.driver)
 
 
-def _nvidia_smi(layout: driver_root.Layout) -> diagnosis.Finding:
+def _nvidia_smi(
+    layout: driver_root.Layout, probe: time_slice_probe.Probe, found: Sequence[devices.Gpu]
+) -> diagnosis.Finding:
     check, looked_at = "time slices", layout.root.host
     try:
         program = driver_programs.find(layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY)
@@ -207,7 +211,7 @@ def _nvidia_smi(layout: driver_root.Layout) -> diagnosis.Finding:
             "install nvidia-utils of the driver; until then claims that set a time slice are not "
             "prepared",
         )
-    return diagnosis.fine(check, looked_at, str(program.path))
+    return card_diagnosis.time_slices(probe.filled(found), looked_at, str(program.path))
 
 
 def _mps(layout: driver_root.Layout) -> diagnosis.Finding:

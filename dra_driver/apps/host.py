@@ -22,6 +22,11 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
     """What the settings say of where the driver is installed, as the agent needs it."""
     layout = layout_of_driver(config)
     root = installed_driver(config)
+    smi = nvidia_smi.NvidiaSmi(
+        functools.partial(
+            driver_programs.find, layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY
+        )
+    )
     return node_agent.Hardware(
         nvml=nvml.Nvml(layout=layout),
         place=sysfs.Sysfs(config.sysfs_root),
@@ -34,11 +39,8 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
         launcher=mps_local.LocalLauncher(
             layout.root.seen, library_dirs=layout.given, private_shm=True
         ),
-        nvidia_smi=nvidia_smi.NvidiaSmi(
-            functools.partial(
-                driver_programs.find, layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY
-            )
-        ),
+        nvidia_smi=smi,
+        with_time_slices=smi.with_time_slices,
         missing=functools.partial(missing, root),
     )
 

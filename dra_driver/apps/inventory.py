@@ -3,7 +3,7 @@
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
@@ -38,8 +38,9 @@ class Snapshot:
     """What was seen at one look.
 
     `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
-    GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or of
-    which nobody knows what to do with them. `problem` says why nothing could be seen at all.
+    GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or not
+    enough, or of which nobody knows what to do with them. `problem` says why nothing could be seen
+    at all.
     """
 
     cards: tuple[catalog.Card, ...] = ()
@@ -75,7 +76,8 @@ class Snapshot:
 class Looking:
     """How to look: where GPUs and their places are found, and what may be made of each.
 
-    `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected.
+    `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected;
+    `fill` adds to GPUs what NVML does not tell.
     """
 
     source: Source
@@ -83,6 +85,7 @@ class Looking:
     ledgers: ledgers.Ledgers
     mode_of: Callable[[devices.Gpu], mig.Mode]
     shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
+    fill: Callable[[Iterable[devices.Gpu]], Iterable[devices.Gpu]] = lambda gpus: gpus
 
 
 class Inventory:
@@ -178,7 +181,7 @@ class Inventory:
             return Snapshot(lost=known, problem=str(error))
         failures = [str(failure) for failure in discovery.failures]
         cards = []
-        for gpu in discovery.gpus:
+        for gpu in self._looking_at.fill(discovery.gpus):
             try:
                 cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
             except errors.Rejected as error:
@@ -212,7 +215,7 @@ class Inventory:
                 "no GPU can be seen; looking again", reason=after.problem, seconds=self._interval
             )
         for failure in after.failures:
-            self._log.warning("GPU does not answer", reason=failure)
+            self._log.warning("GPU is not offered", reason=failure)
         old = {card.name: card for card in before.cards}
         new = {card.name: card for card in after.cards}
         for name, card in sorted(new.items()):

@@ -6,7 +6,7 @@ A supervisor brings its daemon back by itself; one that is gone itself is starte
 import collections
 import pathlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import locks, mps_domain, mps_local, patience, records
@@ -39,10 +39,13 @@ class Health:
         directory: pathlib.Path,
         *,
         on_change: Callable[[prepared.Record, Down], None],
+        keep: Callable[[], Down] = dict,
         interval: float = INTERVAL,
     ) -> None:
         """`directory` is that of the daemons.
 
+        `keep` sees to it that GPUs stay set as claims need them, and tells by domain where they are
+        not: a daemon of which a GPU is not set as it should be counts as down.
         `on_change` is told of each claim some of whose daemons went down or came back, with what is
         wrong now; it must not take long.
         """
@@ -51,6 +54,7 @@ class Health:
         self._launcher = launcher
         self._directory = directory
         self._on_change = on_change
+        self._keep = keep
         self._interval = interval
         self._log = telemetry.logger("mps-health")
         self._guard = threading.Lock()
@@ -92,9 +96,16 @@ class Health:
             down[domain] = None
             if self._trouble(domain) is not None:
                 down[domain] = self._confirm_and_mend(domain, planning.cards(users[0]))
+        down |= self._unkept({domain for domain, trouble in down.items() if trouble is None})
         # What is down was told when it was found; a claim that came since may have mended it.
         self._tell({domain: None for domain, trouble in down.items() if trouble is None})
         return not any(down.values())
+
+    def _unkept(self, ready: Container[str]) -> Down:
+        """Which of the daemons that are ready have a GPU that could not be set as it should be."""
+        found = {domain: text for domain, text in self._keep().items() if domain in ready}
+        self._tell(found)
+        return found
 
     def _run(self) -> None:
         pause, next_pause = self._interval, FIRST_PAUSE
@@ -203,7 +214,8 @@ class Health:
         if now == before:
             return
         for domain in now.keys() - before.keys():
-            self._log.error("MPS daemon is down", mps=domain, claim=str(record.ref))
+            claim, reason = str(record.ref), now[domain]
+            self._log.error("MPS daemon is down", mps=domain, claim=claim, reason=reason)
         for domain in before.keys() - now.keys():
             self._log.info("MPS daemon is back", mps=domain, claim=str(record.ref))
         self._on_change(record, now)

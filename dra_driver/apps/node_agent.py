@@ -30,10 +30,10 @@ from dra_driver.adapters import (
 )
 from dra_driver.apps import (
     attempts,
+    card_upkeep,
     device_status,
     doctor_cluster,
     fetching,
-    gpu_settings,
     inventory,
     mps_health,
     mps_pods,
@@ -41,12 +41,14 @@ from dra_driver.apps import (
     offers,
     orphans,
     partitioning,
+    per_gpu,
     preparing,
     publishing,
     readiness,
     reconciling,
     recovering,
     sharing,
+    time_slice_probe,
     turns,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
@@ -63,7 +65,8 @@ class Hardware:
     """The node's GPUs: real ones, or simulated.
 
     `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
-    `missing` tells what containers would lack of GPUs.
+    `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
+    these UUIDs have time slices to set.
     """
 
     nvml: nvml.Nvml
@@ -72,6 +75,7 @@ class Hardware:
     driver: driver_root.Layout
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
+    with_time_slices: time_slice_probe.Ask
     missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
 
 
@@ -133,8 +137,9 @@ class NodeAgent:
         self._node = planning.Node(config.driver_name, pool=config.node_name)
         self._sweeper: mps_sweeping.Sweeper | None = None
         launcher = self._launcher(hardware)
-        self._health = self._make_health(launcher)
         self._effects = self._make_effects(hardware, launcher)
+        self._upkeep = self._make_upkeep()
+        self._health = self._make_health(launcher)
         self._preparer = self._make_preparer()
         self._orphans = self._make_orphans()
         self._reconciler = self._make_reconciler()
@@ -171,6 +176,7 @@ class NodeAgent:
         ).run()
         self._orphans.remove_daemons()
         self._orphans.settle()
+        self._upkeep.look()
         # What was not reported before the last stop; nothing is written that is there already.
         # Before the first call, whose report is the later one then.
         for record in self._known():
@@ -275,8 +281,9 @@ class NodeAgent:
             hardware.nvml,
             hardware.place,
             self._books,
-            gpu_settings.rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
-            gpu_settings.divisions(config),
+            per_gpu.mig_mode(config),
+            per_gpu.division(config),
+            time_slice_probe.Probe(hardware.with_time_slices).filled,
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -300,6 +307,14 @@ class NodeAgent:
             on_error=self._publish_failed,
         )
 
+    def _make_upkeep(self) -> card_upkeep.CardUpkeep:
+        return card_upkeep.CardUpkeep(
+            lambda: [card.gpu for card in self._gpus.snapshot.cards],
+            self._store.records,
+            self._store.locks,
+            self._effects.sharer.cards,
+        )
+
     def _make_health(self, launcher: sharing.Launcher) -> mps_health.Health:
         return mps_health.Health(
             self._store.records,
@@ -307,6 +322,7 @@ class NodeAgent:
             launcher,
             self._mps_dir,
             on_change=self._report_down,
+            keep=self._upkeep.look,
         )
 
     def _make_reconciler(self) -> reconciling.Reconciler:

@@ -5,6 +5,7 @@ made and corrected after one is destroyed, so that a process that dies in betwee
 behind that is taken for somebody else's, and never destroys what is.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
@@ -27,6 +28,8 @@ class Partitioner:
         self._nvml = nvml
         self._books = books
         self._describe = describe
+        self._minors: dict[str, int] = {}
+        """Of the GPUs, by UUID, as they were when they were cut, or looked at for that."""
         self._log = telemetry.logger("partitioner")
 
     def make(self, partition: prepared.Partition, gpu: devices.Gpu) -> prepared.Partition:
@@ -37,13 +40,22 @@ class Partitioner:
             errors.Rejected: it cannot work.
         """
         with self._nvml.kept_open():
-            return self._make(partition, gpu)
+            state = self._state(partition.gpu)
+            self._prepare_to_make(partition, gpu, state)
+            if state.enabled or not partition.made:
+                return self._make(partition, state)
+        # NVML is not kept open meanwhile: what it tells of the GPU may be otherwise afterwards.
+        self._switch_on(partition)
+        with self._nvml.kept_open():
+            return self._make(partition, self._state(partition.gpu))
 
-    def _make(self, partition: prepared.Partition, gpu: devices.Gpu) -> prepared.Partition:
-        state = self._nvml.state(partition.gpu)
-        found = _at(partition.spot, state.instances)
+    def _prepare_to_make(
+        self, partition: prepared.Partition, gpu: devices.Gpu, state: nvml_mig.MigState
+    ) -> None:
+        """Refuse what cannot work, and write down what is about to be made."""
         if not partition.made:
-            return self._existing(partition, found)
+            return
+        found = _at(partition.spot, state.instances)
         ledger = self._books.get(partition.gpu)
         if found is not None and partition.spot not in ledger.spots:
             raise errors.Retryable(
@@ -58,13 +70,37 @@ class Partitioner:
                 "claim can be allocated anew"
             )
         self._books.put(ledger.adding(partition.spot))
-        if not state.enabled:
-            self._switch_on(partition)
+
+    def _make(self, partition: prepared.Partition, state: nvml_mig.MigState) -> prepared.Partition:
+        found = _at(partition.spot, state.instances)
+        if not partition.made:
+            return self._existing(partition, found)
         gi = found.gi if found else self._create(partition, state.instances)
         if found is None or found.uuid is None:
             found = self._create_compute(partition.gpu, gi)
         self._log.info("MIG instance made", device=partition.device, uuid=found.uuid)
         return _with(partition, found)
+
+    def grant(self, offer: devices.Offer, partition: prepared.Partition | None) -> devices.Grant:
+        """What a container is given of a device, whose partition is made if it is one.
+
+        A card that changes its MIG mode at run time may change its minor number with it: where the
+        last look at the GPUs has another one than it had when it was cut, NVML is asked.
+
+        Raises:
+            errors.Retryable: NVML does not tell.
+        """
+        gpu = offer.gpu
+        if catalog.switches_at_run_time(gpu):
+            if self._minors.get(gpu.uuid) != gpu.minor:
+                self._minors[gpu.uuid] = self._nvml.minor(gpu.uuid)
+            minor = self._minors[gpu.uuid]
+            if minor != gpu.minor:
+                self._log.warning("minor number changed", uuid=gpu.uuid, old=gpu.minor, new=minor)
+                gpu = dataclasses.replace(gpu, minor=minor)
+        if partition is None:
+            return devices.Grant(gpu)
+        return devices.Grant(gpu, partition.instance, partition.profile)
 
     def unmake(self, partition: prepared.Partition, others: Iterable[prepared.Record] = ()) -> None:
         """Destroy what `make` made, however far it got; gone already is fine.
@@ -83,7 +119,7 @@ class Partitioner:
     def _unmake(self, partition: prepared.Partition, shared: frozenset[str | None]) -> None:
         ledger = self._books.get(partition.gpu)
         try:
-            found = _at(partition.spot, self._nvml.state(partition.gpu).instances)
+            found = _at(partition.spot, self._state(partition.gpu).instances)
             if found is not None and _may_be_of(found, shared):
                 return
             if found is not None and _is_of(partition, found, ledger):
@@ -101,7 +137,7 @@ class Partitioner:
         Raises:
             errors.Retryable: a process still uses it; the text says which.
         """
-        found = _at(spot, self._nvml.state(gpu).instances)
+        found = _at(spot, self._state(gpu).instances)
         if found is not None:
             self._destroy(gpu, found)
         self._books.put(self._books.get(gpu).without(spot))
@@ -111,7 +147,7 @@ class Partitioner:
         states: dict[str, tuple[mig.Instance, ...]] = {}
         for one in partitions:
             if one.gpu not in states:
-                states[one.gpu] = self._nvml.state(one.gpu).instances
+                states[one.gpu] = self._state(one.gpu).instances
             found = _at(one.spot, states[one.gpu])
             if found is None or one.uuid is None or found.uuid != one.uuid:
                 return False
@@ -128,7 +164,7 @@ class Partitioner:
         # Where the mode changes at run time, somebody may have changed it since the last look.
         if ledger.is_blank and not gpu.mig_enabled and not catalog.switches_at_run_time(gpu):
             return
-        state = self._nvml.state(gpu.uuid)
+        state = self._state(gpu.uuid)
         if not state.enabled:
             return
         if state.instances or not ledger.mode_switched:
@@ -150,7 +186,7 @@ class Partitioner:
         if ledger.made or not ledger.mode_switched:
             return
         try:
-            state = self._nvml.state(gpu)
+            state = self._state(gpu)
             if state.instances:
                 return
             if state.enabled:
@@ -181,12 +217,17 @@ class Partitioner:
             if not one.made or one.uuid is None:
                 continue
             ledger = self._books.get(one.gpu)
-            found = _at(one.spot, self._nvml.state(one.gpu).instances)
+            found = _at(one.spot, self._state(one.gpu).instances)
             if found is None or _is_of(one, found, ledger):
                 continue
             if _may_be_of(found, _shared(one, known)):
                 continue
             self._books.put(ledger.without(one.spot))
+
+    def _state(self, gpu: str) -> nvml_mig.MigState:
+        state = self._nvml.state(gpu)
+        self._minors[gpu] = state.minor
+        return state
 
     def _existing(
         self, partition: prepared.Partition, found: mig.Instance | None
@@ -237,7 +278,7 @@ class Partitioner:
 
     def _set_mode(self, gpu: str, *, enabled: bool) -> None:
         try:
-            self._nvml.set_mode(gpu, enabled)
+            self._minors[gpu] = self._nvml.set_mode(gpu, enabled)
         except nvml_mig.InUse as error:
             raise self._told(gpu, error) from error
 

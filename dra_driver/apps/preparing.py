@@ -122,6 +122,7 @@ class Preparer:
         attempt: Callable[[], T],
     ) -> T:
         """What `attempt` gives; what may work in a moment is tried again while there is time."""
+        before: errors.Retryable | None = None
         while True:
             # What is given back during the attempt may be what it lacks.
             seen = given_back.seen()
@@ -134,7 +135,8 @@ class Preparer:
                 raise
             except errors.Retryable as error:
                 if turn.waiting.left < LOOK_AGAIN or self._stopping.is_set():
-                    raise
+                    raise _last(before, error) from error
+                before = error
                 self._say(turn, str(error))
                 try:
                     given_back.wait(cards, seen, LOOK_AGAIN, turn.waiting)
@@ -218,6 +220,13 @@ class Preparer:
         if reason != turn.progress:
             turn.progress = reason
             self._log.info("waiting", reason=reason)
+
+
+def _last(before: errors.Retryable | None, error: errors.Retryable) -> errors.Retryable:
+    """The answer, once there is no time left: a last try may have been cut short by that."""
+    if before is None or str(before) == str(error):
+        return error
+    return errors.Retryable(f"{before}; tried again: {error}")
 
 
 def _is_begun(record: prepared.Record | None) -> bool:

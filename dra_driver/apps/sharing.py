@@ -1,8 +1,7 @@
 """What lets processes share a device: time slices, compute modes, and MPS daemons.
 
 Whoever calls holds the locks of the GPUs, and has written into the claim's record what is about to
-be set up. What a GPU was set to before goes into its ledger first, so that the last claim that
-needs the setting can put it back.
+be set up.
 """
 
 import dataclasses
@@ -18,10 +17,9 @@ from dra_driver.adapters import (
     mps_local,
     nvidia_smi,
     nvml_compute,
-    nvml_errors,
     patience,
 )
-from dra_driver.apps import waits
+from dra_driver.apps import card_settings, waits
 from dra_driver.logic import cdi, config_checks, sharing_plan
 from dra_driver.model import mps, prepared, sharing
 
@@ -77,8 +75,7 @@ class Tools:
     shm_bytes: int
 
 
-Others = Iterable[prepared.Record]
-"""The records of all other claims."""
+Others = card_settings.Others
 
 
 class Sharer:
@@ -86,7 +83,7 @@ class Sharer:
 
     def __init__(self, tools: Tools, books: ledgers.Ledgers) -> None:
         self._tools = tools
-        self._books = books
+        self.cards = card_settings.CardSettings(tools.smi, tools.modes, books)
         self._log = telemetry.logger("sharing")
 
     def set_up(
@@ -107,21 +104,21 @@ class Sharer:
         """
         known = list(others)
         for one in record.sharing.time_slices:
-            self._set_time_slice(one)
+            self.cards.set_time_slice(one)
         edits: dict[str, cdi.Edits] = {}
         daemons = []
         for use in record.sharing.mps:
-            if use.exclusive:
-                for name in use.devices:
-                    self._make_exclusive(uuids[name])
             limits = self._limits(use, record, known)
             daemon = self._adopted(self._daemon(use, uuids, limits, settings.get(use.domain)))
+            self.cards.make_exclusive(use)
             self._tools.launcher.start(daemon)
             daemons.append(daemon)
             edits |= {key: self._edits(use, daemon) for key in use.keys}
         for daemon in daemons:
             if self._tools.launcher.state(daemon) is not mps_local.State.READY:
                 raise self._is_not_ready(daemon)
+        for use in record.sharing.mps:
+            self.cards.confirm_exclusive(use)
         return edits
 
     def take_down(self, record: prepared.Record, others: Others) -> None:
@@ -170,25 +167,6 @@ class Sharer:
         if pending:
             raise pending[0]
 
-    def _set_time_slice(self, wanted: prepared.TimeSlice) -> None:
-        ledger = self._books.get(wanted.gpu)
-        if ledger.time_slice_before is None:
-            before = self._tools.smi.time_slice(wanted.gpu)
-            if before is None:
-                raise nvidia_smi.NotSupported(
-                    f"device {wanted.device!r}: {wanted.gpu} has no time slices to set. Remove "
-                    "`sharing`, or select on `timeSliceCapable`"
-                )
-            self._books.put(ledger.model_copy(update={"time_slice_before": before}))
-        self._tools.smi.set_time_slice(wanted.gpu, wanted.number)
-
-    def _make_exclusive(self, gpu: str) -> None:
-        ledger = self._books.get(gpu)
-        if ledger.compute_mode_before is None:
-            before = self._tools.modes.get(gpu)
-            self._books.put(ledger.model_copy(update={"compute_mode_before": before}))
-        self._tools.modes.set(gpu, nvml_compute.ComputeMode.EXCLUSIVE_PROCESS)
-
     def _ledgers_of(self, record: prepared.Record) -> list[str]:
         return sorted(
             {one.gpu for one in record.sharing.time_slices}
@@ -197,35 +175,7 @@ class Sharer:
 
     def settle(self, gpu: str, others: Others) -> None:
         """Put a GPU back to what it was before, as far as none of the records needs it set."""
-        try:
-            self._put_back(gpu, others)
-        except nvml_errors.GpuGone as error:
-            # What it was set to, it forgets with its driver.
-            self._log.warning("GPU is gone, and its settings with it", reason=str(error))
-            forgotten = {"time_slice_before": None, "compute_mode_before": None}
-            self._books.put(self._books.get(gpu).model_copy(update=forgotten))
-
-    def _put_back(self, gpu: str, others: Others) -> None:
-        """Put settings back that no claim needs any more."""
-        ledger = self._books.get(gpu)
-        if ledger.is_blank:
-            # Away with what somebody who was killed had begun to write.
-            self._books.put(ledger)
-            return
-        slices = {one.gpu for record in others for one in record.sharing.time_slices}
-        if ledger.time_slice_before is not None and gpu not in slices:
-            # To set one that is there already takes permission, too.
-            if self._tools.smi.time_slice(gpu) != ledger.time_slice_before:
-                self._tools.smi.set_time_slice(gpu, ledger.time_slice_before)
-            ledger = ledger.model_copy(update={"time_slice_before": None})
-            self._books.put(ledger)
-        exclusive = {
-            one for record in others for use in record.sharing.mps if use.exclusive
-            for one in use.gpus
-        }  # fmt: skip
-        if ledger.compute_mode_before is not None and gpu not in exclusive:
-            self._tools.modes.set(gpu, ledger.compute_mode_before)
-            self._books.put(ledger.model_copy(update={"compute_mode_before": None}))
+        self.cards.settle(gpu, others)
 
     def _limits(self, use: prepared.MpsUse, record: prepared.Record, others: Others) -> mps.Limits:
         """What the daemon has to allow: the most that one of its users may take."""
@@ -334,7 +284,7 @@ class Sharer:
 
     def _is_not_ready(self, daemon: mps.Daemon) -> waits.Wait:
         def over(waiting: patience.Patience) -> None:
-            with waiting.at_most(READY_SECONDS) as shorter:
+            with waiting.at_most(READY_SECONDS) as shorter, self.cards.remembered():
                 self._tools.launcher.wait_ready(daemon, shorter)
 
         return waits.Wait(

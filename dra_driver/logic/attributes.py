@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from dra_driver import errors
+from dra_driver.logic import abilities
 from dra_driver.model import devices, mig, quantities, slices, versions
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
@@ -21,14 +22,14 @@ MOST = 32
 """Attributes and capacities of a device together; the API server refuses the whole slice for one
 that has more (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`)."""
 
-_MPS_SINCE = (3, 5)
-_TIME_SLICE_SINCE = (7, 0)
 _DRIVER_VERSION = re.compile(r"\d{1,19}(\.\d{1,19}){1,2}")
 """Numbers that fit into 64 bits, as those of a semantic version have to."""
 
 
 def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
     """The whole GPU as a device. A fact that is not known is left out, and so is one too long.
+
+    No memory is not known memory: some cards whose memory is the system's say 0.
 
     One that can be had in parts tells how much of each engine it has, as its partitions do.
     """
@@ -38,12 +39,12 @@ def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
         "index": gpu.index,
         "minor": gpu.minor,
         **_card_facts(gpu),
-        "migCapable": gpu.mig_capable,
-        "mpsCapable": _since(_MPS_SINCE, gpu.compute_capability),
-        "timeSliceCapable": _since(_TIME_SLICE_SINCE, gpu.compute_capability),
+        "migCapable": abilities.cut(gpu),
+        "mpsCapable": abilities.mps(gpu),
+        "timeSliceCapable": abilities.time_slices(gpu),
     }
     capacity = {}
-    if gpu.memory_bytes is not None:
+    if gpu.memory_bytes:
         capacity["memory"] = quantities.of_bytes(gpu.memory_bytes)
     if partitionable:
         capacity |= {
@@ -68,7 +69,8 @@ def partition(offer: devices.Offer) -> slices.Device:
         **_card_facts(gpu),
     }
     capacity = {name: _count(number) for name, number in engines(profile).items()}
-    capacity["memory"] = quantities.of_bytes(profile.memory_mib * 2**20)
+    if profile.memory_mib:
+        capacity["memory"] = quantities.of_bytes(profile.memory_mib * 2**20)
     known = _known(facts)
     # `memorySlices` and `placementStart` say the same: an RTX PRO 6000 has twelve of them.
     if offer.instance is not None and len(known) + len(capacity) + spot.placement.size <= MOST:
@@ -132,15 +134,6 @@ def _count(number: int) -> quantities.Quantity:
 
 def _version(parts: tuple[int, int] | None) -> slices.Version | None:
     return None if parts is None else slices.Version(f"{parts[0]}.{parts[1]}.0")
-
-
-def _since(least: tuple[int, int], capability: tuple[int, int] | None) -> bool | None:
-    """Whether a feature is there: MPS from compute capability 3.5 on, time slices from 7.0 on.
-
-    The bounds are those of NVIDIA's comparison of concurrency mechanisms. Older cards switch
-    between processes too, but their slices cannot be set (`nvidia-smi compute-policy` fails).
-    """
-    return None if capability is None else capability >= least
 
 
 def _length(value: slices.AttributeValue) -> int:

@@ -3,13 +3,11 @@
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from dra_driver.logic import placements
+from dra_driver.logic import abilities, placements
 from dra_driver.model import devices, mig, shares
 
 _SWITCHES_AT_RUN_TIME = (9, 0)
 """Compute capability of Hopper: from it on MIG mode changes without a reset of the GPU."""
-_LIMITS_HOLD = (7, 0)
-"""Volta: on older cards MPS has no limits of memory and threads (NVIDIA, Multi-Process Service)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,20 +47,23 @@ class Card:
 def switches_at_run_time(gpu: devices.Gpu) -> bool:
     """Whether MIG mode can be changed without a reset: on Hopper and newer."""
     capability = gpu.compute_capability
-    return bool(gpu.mig_capable) and capability is not None and capability >= _SWITCHES_AT_RUN_TIME
+    is_new = capability is not None and capability >= _SWITCHES_AT_RUN_TIME
+    return bool(abilities.cut(gpu)) and is_new
 
 
 def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
     """What can be had of the GPU.
 
     A card that is half way between two MIG modes offers nothing: what it offers now would be
-    destroyed by the reset that it waits for.
+    destroyed by the reset that it waits for. A vGPU stays as the hypervisor has cut it.
     """
+    if abilities.is_vgpu(gpu):
+        return _vgpu(gpu, mode)
     if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
         pending = "on" if gpu.mig_pending else "off"
         note = (
             f"MIG mode goes {pending} with the next reset of the GPU: reset it "
-            "(nvidia-smi --gpu-reset), or take the change back (nvidia-smi -mig)"
+            f"({abilities.how_to_reset(gpu)}), or take the change back (nvidia-smi -mig)"
         )
         return Card(gpu, {}, note=note)
     match mode:
@@ -80,22 +81,54 @@ def divided(card: Card, division: shares.Shares | None) -> Card:
     """The card with each of its devices divided; None where a claim has a device for itself.
 
     One whose processes MPS cannot hold to limits is not divided if it should: claims would take
-    from each other, and nobody would know.
+    from each other, and nobody would know. Nor is one of which nobody knows the memory.
     """
-    capability = card.gpu.compute_capability
-    enforced = division is not None and division.enforcement is shares.Enforcement.MPS
-    if not enforced or capability is None or capability >= _LIMITS_HOLD:
+    if division is None:
+        return dataclasses.replace(card, division=None)
+    note = _why_undivided(card, division)
+    if note is None:
         return dataclasses.replace(card, division=division)
-    note = (
-        "each of its devices goes to one claim, though it is to be shared: MPS holds limits from "
-        f"compute capability 7.0 on, and it has {capability[0]}.{capability[1]}. Set shares off "
-        "for it, or share enforcement None (`gpus` in the settings file)"
-    )
+    note = f"each of its devices goes to one claim, though it is to be shared: {note}"
     return dataclasses.replace(card, note=f"{card.note}; {note}" if card.note else note)
+
+
+def _why_undivided(card: Card, division: shares.Shares) -> str | None:
+    reason = abilities.why_no_limits(card.gpu)
+    if division.enforcement is shares.Enforcement.MPS and reason is not None:
+        return (
+            f"{reason}. Set shares off for it, or share enforcement None (`gpus` in the settings "
+            "file)"
+        )
+    if not all(_memory(offer) for offer in card.offers.values()):
+        return (
+            "NVML does not tell how much memory it has, so no part of it can be counted. Set "
+            "shares off for it (`gpus` in the settings file), and select it by `productName`"
+        )
+    return None
+
+
+def _memory(offer: devices.Offer) -> int | None:
+    """How much it has, in whatever unit."""
+    return offer.profile.memory_mib if offer.profile else offer.gpu.memory_bytes
 
 
 def _whole(gpu: devices.Gpu) -> Card:
     return Card(gpu, {devices.gpu_device_name(gpu.minor): devices.Offer(gpu)})
+
+
+def _vgpu(gpu: devices.Gpu, mode: mig.Mode) -> Card:
+    if abilities.is_prohibited(gpu):
+        why = "and its compute mode is PROHIBITED: give the virtual machine a profile with CUDA"
+        return Card(gpu, {}, note=f"{abilities.VGPU}, {why} (series C or Q)")
+    if gpu.mig_enabled and mode is mig.Mode.OFF:
+        return Card(gpu, {}, note=_why_not_whole(gpu, mode))
+    if gpu.mig_enabled:
+        found = _static(gpu)
+        note = f"{abilities.VGPU}: instances are not made on it. {found.note or ''}".rstrip(" .")
+        return found if found.offers else dataclasses.replace(found, note=note)
+    note = f"{abilities.VGPU}: it is offered whole, and not cut further"
+    is_to_be_cut = mode is mig.Mode.DYNAMIC and bool(gpu.mig_capable)
+    return dataclasses.replace(_whole(gpu), note=note if is_to_be_cut else None)
 
 
 def _why_not_whole(gpu: devices.Gpu, mode: mig.Mode) -> str:

@@ -23,7 +23,8 @@ class Facts:
 
     `uuid` is None for a MIG device that is still to be made. `memory` is in bytes: of a MIG
     device, its own. `time_slices` is whether the driver can set the time slice of the GPU; where
-    None, the compute capability decides.
+    None, the compute capability decides. `no_mps` is why it is not shared through MPS, if there is
+    another reason than its generation.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Facts:
     compute_capability: Capability | None = None
     memory: int | None = None
     time_slices: bool | None = None
+    no_mps: str | None = None
 
 
 def check(config: sharing.Config, group: Sequence[Facts], *, subject: str) -> None:
@@ -90,6 +92,14 @@ def _time_slicing(device: Facts) -> Iterator[configs.Problem]:
 
 
 def _mps(mps: sharing.Mps, device: Facts) -> Iterator[configs.Problem]:
+    if device.no_mps is not None:
+        field = "sharing.strategy"
+        yield configs.Problem(
+            field,
+            f"{field}: MPS is not possible on {device.name}: {device.no_mps}. Remove `sharing`, or "
+            "select another GPU",
+        )
+        return
     if device.compute_capability is None:
         return
     if device.compute_capability < _MPS:

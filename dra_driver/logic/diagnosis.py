@@ -99,15 +99,17 @@ def brief(findings: Sequence[Finding], *, limit: int, more: str) -> str:
     return whole.encode()[:room].decode(errors="ignore") + f"\n{more}"
 
 
+_SILENT = "reset the GPU or reboot the node; the kernel log tells more: dmesg | grep -i xid"
+_LACKING = (
+    "update the NVIDIA driver; GPUs that are part of a system on a chip (Jetson) are not served: "
+    "keep the plugin off such nodes by a node selector"
+)
+
+
 def gpus(discovery: devices.Discovery, looked_at: str) -> list[Finding]:
-    """What NVML serves, and each GPU that does not answer."""
+    """What NVML serves, and each GPU that does not answer, or not enough."""
     failed = [
-        problem(
-            "GPUs",
-            looked_at,
-            str(failure),
-            "reset the GPU or reboot the node; the kernel log tells more: dmesg | grep -i xid",
-        )
+        problem("GPUs", looked_at, str(failure), _LACKING if failure.missing else _SILENT)
         for failure in discovery.failures
     ]
     if not discovery.gpus:

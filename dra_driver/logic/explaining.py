@@ -24,6 +24,7 @@ from dra_driver.logic import (
     snapshots,
     targets,
     too_many_shares,
+    unknown_memory,
     unknown_names,
 )
 from dra_driver.model import claims
@@ -153,6 +154,7 @@ def _decided(about: Explanation, search: node_choice.Search, *, done: bool) -> E
             *empty_classes.told(search.plan, search.snapshot),
             *unknown_names.told(search.plan, search.snapshot),
             *too_many_shares.told(search.plan, search.snapshot),
+            *unknown_memory.told(search.plan, search.snapshot),
         ),
         reports=reports,
         nearest=nearest,

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from dra_driver import errors
-from dra_driver.logic import cdi, config_checks, config_choice, configs, shares
+from dra_driver.logic import abilities, cdi, config_checks, config_choice, configs, shares
 from dra_driver.model import claims, devices, prepared, quantities, sharing
 from dra_driver.model import shares as share_model
 
@@ -141,6 +141,8 @@ def _check(config: sharing.Config, group: Sequence[Claimed], subject: str) -> No
             uuid=_uuid(one.offer),
             compute_capability=one.offer.gpu.compute_capability,
             memory=_memory(one.offer),
+            time_slices=one.offer.gpu.time_slices,
+            no_mps=abilities.why_no_mps(one.offer.gpu),
         )
         for one in group
     ]

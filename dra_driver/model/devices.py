@@ -1,6 +1,7 @@
 """GPUs as NVML and sysfs describe them, and what the driver calls them."""
 
 import dataclasses
+import enum
 import re
 from typing import NewType
 
@@ -13,9 +14,26 @@ PciAddress = NewType("PciAddress", str)
 """Lower-case `dddd:bb:dd.f`, as in `/sys/bus/pci/devices`."""
 
 
+class Virtualization(enum.IntEnum):
+    """What a GPU is to a hypervisor (nvml.h, `nvmlGpuVirtualizationMode_t`)."""
+
+    NONE = 0
+    """Nothing: the node is a machine."""
+    PASSTHROUGH = 1
+    """Handed to this virtual machine as a whole: it works as on a machine."""
+    VGPU = 2
+    """This virtual machine has a part of it, which the hypervisor has cut."""
+    HOST_VGPU = 3
+    """The node is a hypervisor, and the GPU is for vGPUs of its virtual machines."""
+    HOST_VSGA = 4
+    """Likewise, for shared graphics."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gpu:
-    """A physical GPU. A fact that could not be read is None; nothing is guessed.
+    """A physical GPU, or what a virtual machine has of one.
+
+    A fact that could not be read is None; nothing is guessed.
 
     `architecture` and `brand` are the peer's texts (go-nvlib's names of the NVML enums).
     `cuda_driver_version` is (major, minor); `driver_version` is the text as NVML gives it.
@@ -39,6 +57,13 @@ class Gpu:
     mig_enabled: bool | None = None
     mig_pending: bool | None = None
     """The mode after the next reset of the GPU; other than `mig_enabled`, it is stuck half way."""
+    virtualization: Virtualization | None = None
+    persistence_mode: bool | None = None
+    """Whether the kernel's driver keeps the GPU initialised that nobody has open."""
+    compute_mode: int | None = None
+    """As `adapters.nvml_compute.ComputeMode` numbers it."""
+    time_slices: bool | None = None
+    """Whether its time slice can be set, where the driver was asked."""
     profiles: tuple[mig.Profile, ...] = ()
     """What it can be cut into, by NVML's index; empty where NVML does not tell."""
     instances: tuple[mig.Instance, ...] = ()
@@ -75,12 +100,17 @@ class Grant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GpuFailure:
-    """A GPU that NVML lists and that did not answer. What could still be read of it is filled."""
+    """A GPU that NVML lists and that cannot be used. What could still be read of it is filled.
+
+    `missing` are facts that NVML never tells of it, though nobody can use it without them; where
+    there are none, it did not answer.
+    """
 
     index: int
     uuid: GpuUuid | None
     pci_address: PciAddress | None
     reason: str
+    missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """As in messages: which GPU, and why."""

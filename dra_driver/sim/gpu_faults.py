@@ -40,10 +40,17 @@ class Absent(_Fault):
     absent: list[str]
 
 
+class Renumbered(_Fault):
+    """A GPU that gets this minor number with the next switch of its MIG mode."""
+
+    renumbered: str
+    minor: int
+
+
 class Faults(_Fault):
     """What is wrong; of several that fit a call the first counts."""
 
-    faults: list[Failing | Absent] = []
+    faults: list[Failing | Absent | Renumbered] = []
 
     @property
     def absent(self) -> frozenset[str]:
@@ -80,6 +87,15 @@ class FaultFile:
                     return fault.error
         return None
 
+    def take_minor(self, uuid: str) -> int | None:
+        """The minor number that a GPU gets now; None if it keeps its own."""
+        with self._file.edit() as faults:
+            for fault in faults.faults:
+                if isinstance(fault, Renumbered) and fault.renumbered == uuid:
+                    faults.faults.remove(fault)
+                    return fault.minor
+        return None
+
 
 def inject(
     directory: pathlib.Path,
@@ -109,6 +125,12 @@ def remove(directory: pathlib.Path, *uuids: str) -> None:
     """These GPUs fall off the bus; they are back after `clear`."""
     with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
         faults.faults.append(Absent(absent=sorted(uuids)))
+
+
+def renumber(directory: pathlib.Path, uuid: str, minor: int) -> None:
+    """The next switch of its MIG mode gives a GPU this minor number, as NVML says that it may."""
+    with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
+        faults.faults.append(Renumbered(renumbered=uuid, minor=minor))
 
 
 def clear(directory: pathlib.Path) -> None:

@@ -29,6 +29,7 @@ PLACEMENT = gpu_mig_types.c_nvmlGpuInstancePlacement_t
 class MigFunctions(gpu_session.Session, gpu_mig_types.Types):
     """The functions of `pynvml` for MIG. See `gpus.SimulatedNvml`."""
 
+    NVML_GPU_VIRTUALIZATION_MODE_VGPU = 2
     NVML_DEVICE_MIG_DISABLE = 0
     NVML_DEVICE_MIG_ENABLE = 1
     NVML_GPU_INSTANCE_PROFILE_COUNT = 18
@@ -48,8 +49,11 @@ class MigFunctions(gpu_session.Session, gpu_mig_types.Types):
         return [int(state.mig_enabled), int(state.mig_pending)]
 
     def nvmlDeviceSetMigMode(self, device: gpu_session.Handle, mode: int) -> int:
-        """Ask for a mode. The answer is 0, or the code of what keeps it pending."""
-        found = self._mig_capable(self._device("nvmlDeviceSetMigMode", device))
+        """Ask for a mode. The answer is 0, or the code of what keeps it pending.
+
+        The driver may bind the GPU anew, which may give it another minor number (nvml.h).
+        """
+        found = self._own(self._mig_capable(self._device("nvmlDeviceSetMigMode", device)))
         if mode not in {self.NVML_DEVICE_MIG_DISABLE, self.NVML_DEVICE_MIG_ENABLE}:
             raise self._error("INVALID_ARGUMENT")
         with self._state.edit() as state:
@@ -62,6 +66,7 @@ class MigFunctions(gpu_session.Session, gpu_mig_types.Types):
             if gpu.processes or gpu.gpu_instances:
                 return gpu_errors.CODES["NVML_ERROR_IN_USE"]
             gpu.mig_enabled = gpu.mig_pending
+            _renumber(state, gpu, self._faults.take_minor(gpu.uuid))
         self._delays.wait("nvmlDeviceSetMigMode")
         return 0
 
@@ -266,6 +271,7 @@ class MigFunctions(gpu_session.Session, gpu_mig_types.Types):
         profile_id: int,
         place: tuple[int, int] | None,
     ) -> Any:
+        self._own(found)
         with self._state.edit() as state:
             gpu = gpu_session.find(state, found.state.uuid)
             instance = self._new_instance(found.model, gpu, profile_id, place)
@@ -298,6 +304,12 @@ class MigFunctions(gpu_session.Session, gpu_mig_types.Types):
 
     def _mig_capable(self, device: gpu_session.Device) -> gpu_session.Device:
         if not device.model.mig_capable:
+            raise self._error("NOT_SUPPORTED")
+        return device
+
+    def _own(self, device: gpu_session.Device) -> gpu_session.Device:
+        """What a vGPU is cut into is settled by its profile on the host, not by its guest."""
+        if device.state.virtualization == self.NVML_GPU_VIRTUALIZATION_MODE_VGPU:
             raise self._error("NOT_SUPPORTED")
         return device
 
@@ -351,6 +363,16 @@ class MigFunctions(gpu_session.Session, gpu_mig_types.Types):
             if compute.id == number:
                 return compute
         raise self._error("NOT_FOUND")
+
+
+def _renumber(state: gpu_state.Node, gpu: gpu_state.Gpu, minor: int | None) -> None:
+    """Give a GPU another minor number; the one that has it gets the old one."""
+    if minor is None:
+        return
+    for other in state.gpus:
+        if other.minor == minor:
+            other.minor = gpu.minor
+    gpu.minor = minor
 
 
 def _users(gpu: gpu_state.Gpu, number: int) -> set[int | None]:

@@ -39,6 +39,13 @@ def reboot(directory: pathlib.Path) -> None:
             _restart(gpu)
 
 
+def virtualize(directory: pathlib.Path, uuid: str) -> None:
+    """The node is a virtual machine from now on, and the GPU a vGPU of it."""
+    with gpu_state.open_file(directory).edit() as state:
+        vgpu = gpus.SimulatedNvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU
+        gpu_session.find(state, uuid).virtualization = vgpu
+
+
 def start_process(
     directory: pathlib.Path,
     uuid: str,

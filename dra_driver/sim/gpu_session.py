@@ -7,7 +7,14 @@ import pathlib
 import threading
 
 from dra_driver import errors
-from dra_driver.sim import gpu_delays, gpu_errors, gpu_faults, gpu_models, gpu_state
+from dra_driver.sim import (
+    gpu_clients,
+    gpu_delays,
+    gpu_errors,
+    gpu_faults,
+    gpu_models,
+    gpu_state,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,18 +66,23 @@ class Session(gpu_errors.Names):
         self._opened = 0
         self._session = 0
         self._attached: tuple[str, ...] = ()
+        self._clients: gpu_clients.Opened | None = None
 
     def nvmlInit(self) -> None:
         self.nvmlInitWithFlags(0)
 
     def nvmlInitWithFlags(self, flags: int) -> None:
-        """Open NVML. Which GPUs there are is looked up now, and not again until it is closed."""
+        """Open NVML, and with it all GPUs, whatever the flags.
+
+        Which there are is looked up now, and not again until it is closed.
+        """
         self._meet_fault("nvmlInitWithFlags")
         with self._lock:
             if not self._opened:
                 present = self._present()
                 if not present and not flags & self.NVML_INIT_FLAG_NO_GPUS:
                     raise self._error("GPU_NOT_FOUND")
+                self._clients = gpu_clients.attach(self._state_dir, present)
                 self._attached = present
                 self._session += 1
             self._opened += 1
@@ -79,6 +91,9 @@ class Session(gpu_errors.Names):
         self._enter("nvmlShutdown")
         with self._lock:
             self._opened = max(self._opened - 1, 0)
+            if not self._opened and self._clients is not None:
+                gpu_clients.detach(self._clients)
+                self._clients = None
 
     def _present(self) -> tuple[str, ...]:
         """The UUIDs of the GPUs that are on the bus, in its order, which is that of the index."""

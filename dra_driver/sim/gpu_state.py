@@ -61,7 +61,8 @@ class GpuInstance(_State):
 class Gpu(_State):
     """One card. `model` names the facts that never change; the rest is state.
 
-    `time_slice` is a number as `nvidia-smi compute-policy` takes it.
+    `time_slice` is a number as `nvidia-smi compute-policy` takes it, `virtualization` one of
+    NVML's.
     """
 
     model: str
@@ -73,6 +74,7 @@ class Gpu(_State):
     time_slice: int = 0
     time_slice_supported: bool = True
     persistence_mode: bool = True
+    virtualization: int = 0
     mig_enabled: bool = False
     mig_pending: bool = False
     gpu_instances: list[GpuInstance] = []

@@ -44,6 +44,8 @@ class SimulatedNvml(gpu_mig_devices.MigDevices):
     NVML_COMPUTEMODE_EXCLUSIVE_THREAD = 1
     NVML_COMPUTEMODE_PROHIBITED = 2
     NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
+    NVML_GPU_VIRTUALIZATION_MODE_NONE = 0
+    NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH = 1
     nvmlMemory_v2 = _MEMORY_V2
 
     def write_sysfs(self) -> pathlib.Path:
@@ -202,6 +204,9 @@ class SimulatedNvml(gpu_mig_devices.MigDevices):
             raise self._error("INVALID_ARGUMENT")
         with self._state.edit() as state:
             gpu_session.find(state, device.state.uuid).persistence_mode = bool(mode)
+
+    def nvmlDeviceGetVirtualizationMode(self, handle: gpu_session.Handle) -> int:
+        return self._device("nvmlDeviceGetVirtualizationMode", handle).state.virtualization
 
     def nvmlDeviceGetComputeRunningProcesses(
         self, handle: gpu_session.Handle

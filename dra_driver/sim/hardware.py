@@ -1,5 +1,6 @@
 """A node with simulated GPUs, as the kubelet plugin needs it."""
 
+import functools
 import pathlib
 from collections.abc import Mapping
 
@@ -52,7 +53,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent
     containers = directory / "nvidia-smi"
     files.write(containers, gpus.NVIDIA_SMI.read_text(encoding="utf-8"), mode=0o755)
     driver = directory / "driver"
-    mps_program.install(driver)
+    mps_program.install(driver, directory)
     program = driver_programs.Program(host_nvidia_smi.write(directory), {})
     return node_agent.Hardware(
         nvml=nvml.Nvml(library),
@@ -61,6 +62,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent
         driver=driver_root.Layout(driver_root.Root(str(driver), driver)),
         launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
+        with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
     )
 
 

@@ -91,6 +91,12 @@ def main(directory: str | os.PathLike[str], arguments: Sequence[str]) -> int:
     return 0
 
 
+def with_time_slices(directory: pathlib.Path, uuids: Sequence[str]) -> list[str]:
+    """Those of the GPUs in a directory that have time slices, without running the program."""
+    known = {gpu.uuid: gpu for gpu in gpu_state.open_file(directory).read().gpus}
+    return [uuid for uuid in uuids if uuid in known and _has_time_slices(known[uuid])]
+
+
 def _options(arguments: Sequence[str]) -> _Options:
     if not arguments or arguments[0] != "compute-policy":
         raise _Ended(
@@ -166,7 +172,7 @@ def _list(directory: pathlib.Path, chosen: dict[int, str]) -> None:
                 f"Failed to retrieve compute policies for requested devices : {reason}",
             )
         rows.append(f"| {index:>3}   {'Timeslice':<15} {NAMES[gpu.time_slice]:<13} |")
-    _say("\n".join((*_HEAD, *rows, _RULE)))
+    _say("\n".join((*_HEAD, *(f"{row}\n{_RULE}" for row in rows))))
 
 
 def _set(directory: pathlib.Path, chosen: dict[int, str], text: str) -> None:

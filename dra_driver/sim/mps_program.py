@@ -14,19 +14,22 @@ import dataclasses
 import json
 import os
 import pathlib
+import runpy
 import select
 import selectors
+import shlex
 import signal
 import socket
 import stat
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 NAME = "nvidia-cuda-mps-control"
 _PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+_GPUS_VARIABLE = "SIMULATED_GPUS"
 _MIB = 1024**2
 _UNITS = {"K": 1024, "M": _MIB, "G": 1024 * _MIB, "B": 1}
 _ANSWER_SECONDS = 60
@@ -36,16 +39,15 @@ _PERCENTAGE_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
 
-def install(root: pathlib.Path) -> pathlib.Path:
-    """Put the program where the driver root has it; its path."""
+def install(root: pathlib.Path, gpus: pathlib.Path | None = None) -> pathlib.Path:
+    """Put the program where the driver root has it; its path. `gpus` is where its GPUs are kept."""
     path = root / "usr/bin" / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     # A daemon may be starting from it at this moment.
     aside = path.with_name(f".{NAME}.{os.getpid()}")
-    aside.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -I -S "{pathlib.Path(__file__).resolve()}" "$@"\n',
-        encoding="utf-8",
-    )
+    known = "" if gpus is None else f"export {_GPUS_VARIABLE}={shlex.quote(str(gpus.resolve()))}\n"
+    program = f'"{sys.executable}" -I -S "{pathlib.Path(__file__).resolve()}"'
+    aside.write_text(f'#!/bin/sh\n{known}exec {program} "$@"\n', encoding="utf-8")
     aside.chmod(0o755)
     aside.rename(path)
     return path
@@ -340,6 +342,20 @@ def _ask(directory: pathlib.Path, commands: Sequence[str]) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _open_cards() -> Iterator[None]:
+    """Have the daemon's cards open for as long as it runs, as the real one has."""
+    gpus, devices = (os.environ.get(name, "") for name in (_GPUS_VARIABLE, "CUDA_VISIBLE_DEVICES"))
+    if not pathlib.Path(gpus, "gpus.json").is_file():
+        yield
+        return
+    clients = runpy.run_path(str(pathlib.Path(__file__).with_name("gpu_clients.py")))
+    place = pathlib.Path(gpus)
+    opened = clients["attach"](place, clients["cards_of"](place, devices.split(",")))
+    yield
+    clients["detach"](opened)
+
+
 def _background(log_dir: pathlib.Path) -> bool:
     """Go on in a process of its own; false in the one that was called."""
     if os.fork() != 0:
@@ -367,7 +383,8 @@ def main(arguments: Sequence[str]) -> int:
     if "-d" in arguments and not _background(pathlib.Path(log_dir)):
         return 0
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    Daemon(directory).serve()
+    with _open_cards():
+        Daemon(directory).serve()
     return 0
 
 

@@ -13,6 +13,7 @@ from dra_driver.model import sharing
 from dra_driver.sim import gpu_errors, gpu_faults, gpu_state, gpus, host_nvidia_smi
 
 UUID = "GPU-c5726ad2-d34b-8cef-760b-3ddf171d7f19"
+OTHER = "GPU-9ad0d63e-9488-65b6-f430-7fef5b11e397"
 TABLE = """\
 +-------------------------------------+
 | GPU compute policies:               |
@@ -300,3 +301,25 @@ def test_a_real_card_tells_its_time_slice():
         assert real.time_slice(gpu.uuid) in {0, 1, 2, 3}
     with pytest.raises(nvml_errors.GpuGone):
         real.time_slice("GPU-00000000-0000-0000-0000-000000000000")
+
+
+def test_cards_that_all_have_time_slices_are_one_question(script, tmp_path):
+    rows = f"{ROW}\n+-------------------------------------+\n{ROW.replace('   0 ', '   1 ')}"
+    count = tmp_path / "count"
+    smi = script(f"echo >>{count}\ncat <<'END'\n{TABLE.format(rows=rows)}\nEND")
+    assert smi.with_time_slices([UUID, OTHER]) == {UUID, OTHER}
+    assert count.read_text() == "\n"
+
+
+def test_where_a_card_has_none_each_is_asked(simulated, machine):
+    first, second = (gpu.uuid for gpu in gpu_state.open_file(machine).read().gpus)
+    assert simulated.with_time_slices([first, second]) == {first, second}
+    with gpu_state.open_file(machine).edit() as state:
+        state.gpus[0].time_slice_supported = False
+    assert simulated.with_time_slices([first, second]) == {second}
+    assert host_nvidia_smi.with_time_slices(machine, [first, second]) == [second]
+
+
+def test_what_fails_is_no_answer(saying):
+    with pytest.raises(errors.Rejected, match="as root"):
+        saying("Insufficient Permissions", 4).with_time_slices([UUID])

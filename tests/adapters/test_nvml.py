@@ -48,6 +48,9 @@ def test_every_fact_of_a_gpu_is_read(machine):
         mig_capable=True,
         mig_enabled=False,
         mig_pending=False,
+        virtualization=devices.Virtualization.NONE,
+        persistence_mode=True,
+        compute_mode=0,
         profiles=first.profiles,
     )
     assert len(first.profiles) == 7
@@ -75,6 +78,9 @@ def test_a_recorded_h100_is_read():
                 mig_capable=True,
                 mig_enabled=False,
                 mig_pending=False,
+                virtualization=devices.Virtualization.PASSTHROUGH,
+                persistence_mode=True,
+                compute_mode=0,
                 profiles=found.gpus[0].profiles,
             ),
         )
@@ -150,6 +156,9 @@ def test_mig_mode_that_may_not_be_read_is_unknown(machine, tmp_path):
         ("nvmlDeviceGetArchitecture", "architecture"),
         ("nvmlDeviceGetCudaComputeCapability", "compute_capability"),
         ("nvmlDeviceGetAddressingMode", "addressing_mode"),
+        ("nvmlDeviceGetVirtualizationMode", "virtualization"),
+        ("nvmlDeviceGetPersistenceMode", "persistence_mode"),
+        ("nvmlDeviceGetComputeMode", "compute_mode"),
         ("nvmlSystemGetDriverVersion", "driver_version"),
         ("nvmlSystemGetCudaDriverVersion", "cuda_driver_version"),
     ],
@@ -185,6 +194,7 @@ def test_a_function_that_the_bindings_do_not_have_is_an_unknown_fact(monkeypatch
         ("nvmlDeviceGetBrand", "brand"),
         ("nvmlDeviceGetArchitecture", "architecture"),
         ("nvmlDeviceGetAddressingMode", "addressing_mode"),
+        ("nvmlDeviceGetVirtualizationMode", "virtualization"),
     ],
 )
 def test_an_enum_value_from_a_newer_driver_is_unknown(monkeypatch, machine, function, fact):

@@ -128,3 +128,41 @@ def test_a_driver_that_is_not_loaded_may_be_there_later(modes, uuid, tmp_path, f
 def test_a_gpu_that_is_gone_is_the_same_error_for_modes_and_for_mig():
     assert nvml_mig.GpuGone is nvml_errors.GpuGone
     assert nvml_mig.InUse is nvml_errors.InUse
+
+
+def forgets(tmp_path):
+    """The kernel's driver lets go of GPUs that nobody has open."""
+    with gpu_state.open_file(tmp_path).edit() as state:
+        for gpu in state.gpus:
+            gpu.persistence_mode = False
+
+
+def test_a_mode_that_stays_passes_the_check(modes, uuid):
+    modes.set(uuid, ComputeMode.EXCLUSIVE_PROCESS)
+    modes.check(uuid, ComputeMode.EXCLUSIVE_PROCESS)
+
+
+def test_a_mode_that_does_not_stay_is_told_with_what_was_wanted_and_what_is_there(
+    modes, uuid, tmp_path
+):
+    forgets(tmp_path)
+    modes.set(uuid, ComputeMode.EXCLUSIVE_PROCESS)
+    with pytest.raises(errors.Retryable) as caught:
+        modes.check(uuid, ComputeMode.EXCLUSIVE_PROCESS)
+    assert str(caught.value).startswith(
+        f"{uuid}: compute mode EXCLUSIVE_PROCESS was set, and now it is DEFAULT: "
+    )
+    assert "nvidia-persistenced" in str(caught.value)
+
+
+def test_no_mode_is_forgotten_while_modes_are_kept(modes, uuid, tmp_path):
+    forgets(tmp_path)
+    with modes.kept():
+        modes.set(uuid, ComputeMode.EXCLUSIVE_PROCESS)
+        assert modes.get(uuid) == ComputeMode.EXCLUSIVE_PROCESS
+    assert modes.get(uuid) == ComputeMode.DEFAULT
+
+
+def test_a_mode_has_its_name_and_one_that_is_not_known_its_number():
+    assert nvml_compute.name(0) == "DEFAULT"
+    assert nvml_compute.name(1) == "1"

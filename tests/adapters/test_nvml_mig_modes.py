@@ -34,11 +34,15 @@ def modes(tmp_path, index=0):
 def test_hopper_is_switched_on_and_off(adapter, uuids, tmp_path):
     adapter.set_mode(uuids[0], enabled=True)
     assert modes(tmp_path) == (True, True)
-    assert adapter.state(uuids[0]) == nvml_mig.MigState(enabled=True, pending=True, instances=())
+    assert adapter.state(uuids[0]) == nvml_mig.MigState(
+        enabled=True, pending=True, instances=(), minor=0
+    )
 
     adapter.set_mode(uuids[0], enabled=False)
     assert modes(tmp_path) == (False, False)
-    assert adapter.state(uuids[0]) == nvml_mig.MigState(enabled=False, pending=False, instances=())
+    assert adapter.state(uuids[0]) == nvml_mig.MigState(
+        enabled=False, pending=False, instances=(), minor=0
+    )
 
 
 def test_a_mode_that_is_there_is_not_set_again(adapter, uuids, tmp_path):
@@ -51,7 +55,9 @@ def test_a_mode_that_is_pending_from_others_is_settled(adapter, uuids, tmp_path)
     with gpu_state.open_file(tmp_path).edit() as state:
         state.gpus[0].mig_pending = True
 
-    assert adapter.state(uuids[0]) == nvml_mig.MigState(enabled=False, pending=True, instances=())
+    assert adapter.state(uuids[0]) == nvml_mig.MigState(
+        enabled=False, pending=True, instances=(), minor=0
+    )
     adapter.set_mode(uuids[0], enabled=False)
     assert modes(tmp_path) == (False, False)
 
@@ -167,3 +173,37 @@ def test_a_kind_of_user_that_nvml_does_not_tell_is_left_out(adapter, uuids, tmp_
     )
 
     assert adapter.users(uuids[0]) == ()
+
+
+class Relapsing(gpus.SimulatedNvml):
+    """Something else switches the mode back once NVML is closed."""
+
+    def nvmlShutdown(self):  # noqa: N802 - as pynvml calls it
+        super().nvmlShutdown()
+        with gpu_state.open_file(self._state_dir).edit() as state:
+            state.gpus[0].mig_enabled = state.gpus[0].mig_pending = False
+
+
+def test_a_mode_is_read_back_with_nvml_closed_in_between(machine, uuids, tmp_path):
+    adapter = nvml_mig.MigNvml(nvml.Nvml(Relapsing(tmp_path)))
+    with pytest.raises(errors.Retryable) as caught:
+        adapter.set_mode(uuids[0], enabled=True)
+    assert str(caught.value) == (
+        f"{uuids[0]}: MIG mode was switched on, and now it is off: see whether something else "
+        "switches it (nvidia-smi -mig)"
+    )
+
+
+def test_the_minor_number_is_that_of_this_moment(adapter, uuids, tmp_path):
+    assert adapter.minor(uuids[0]) == 0
+    gpu_faults.renumber(tmp_path, uuids[0], 2)
+    assert adapter.set_mode(uuids[0], enabled=True) == 2
+    assert [adapter.minor(uuid) for uuid in uuids] == [2, 1, 0]
+    assert adapter.state(uuids[0]).minor == 2
+    assert adapter.set_mode(uuids[0], enabled=True) == 2
+
+
+def test_a_guest_does_not_change_the_mode_of_its_vgpu(adapter, uuids, tmp_path):
+    gpu_operations.virtualize(tmp_path, uuids[0])
+    with pytest.raises(errors.Rejected, match="Not Supported"):
+        adapter.set_mode(uuids[0], enabled=True)

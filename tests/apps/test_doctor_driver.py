@@ -37,6 +37,7 @@ def test_an_installed_driver_is_fine(node):
     assert {check: finding.cause for check, finding in found.items()} == {
         "driver root": "has /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
         "GPUs": "2 x NVIDIA H100 80GB HBM3; driver 580.159.04",
+        "persistence mode": "it is on",
         "device nodes": "/dev/nvidia-uvm, /dev/nvidia-uvm-tools, /dev/nvidia0, /dev/nvidia1, "
         "/dev/nvidiactl",
         "driver libraries": "2 of version 580.159.04",

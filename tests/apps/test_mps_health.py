@@ -338,3 +338,29 @@ def test_a_look_that_fails_is_not_the_last_one(scene, monkeypatch, log):
     assert [line["event"] for line in log if line["log_level"] == "error"] == [
         "looking at MPS daemons failed unexpectedly"
     ]
+
+
+def test_a_daemon_whose_gpu_is_not_set_as_it_should_be_counts_as_down_until_it_is(scene):
+    ref = scene.prepare(share())
+    [use] = scene.node.record(ref).sharing.mps
+    lost = {use.domain: "GPU-1: compute mode EXCLUSIVE_PROCESS was set, and now it is DEFAULT"}
+    health = scene.health = scene.new_health(keep=lambda: lost)
+    assert not health.look()
+    assert scene.status(ref) == DOWN
+    assert health.told == lost
+    before = len(scene.told)
+    assert not health.look()
+    assert len(scene.told) == before
+    lost = {}
+    assert health.look()
+    assert scene.status(ref) == PREPARED
+    assert health.told == {}
+
+
+def test_a_daemon_that_is_down_itself_is_told_of_as_such(scene):
+    ref = scene.prepare(share())
+    [use] = scene.node.record(ref).sharing.mps
+    health = scene.health = scene.new_health(keep=lambda: {use.domain: "not set"})
+    kill_both(scene, ref)
+    health.look()
+    assert f"MPS daemon {use.domain} is not ready" in health.told[use.domain]

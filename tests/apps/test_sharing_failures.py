@@ -202,7 +202,7 @@ def test_what_fails_is_undone_in_reverse(host, users, monkeypatch, failing_call)
         return retire(daemon)
 
     monkeypatch.setattr(host.launcher, "retire", retiring, raising=False)
-    failing_call(host.launcher, "wait_ready", errors.Rejected("no"), 1)
+    failing_call(host.preparer._attempts._injector, "injection", errors.Rejected("no"), 0)
     card = "gpu-1-mig-2g20gb-14-2"
     ref = users.give(GPU, card, configs=[LIMITED, LIMITED_PARTITION])
     with pytest.raises(errors.Rejected, match="no"):

@@ -34,7 +34,7 @@ class Killer(killed_plugin.Killer):
         super().install()
         for kind, names in (
             (nvidia_smi.NvidiaSmi, ("time_slice", "set_time_slice")),
-            (nvml_compute.ComputeModes, ("get", "set")),
+            (nvml_compute.ComputeModes, ("get", "set", "check")),
             (mps_local.LocalLauncher, ("start", "wait_ready", "stop")),
         ):
             for name in names:
@@ -133,7 +133,7 @@ def is_long(host, ref):
 
 def is_limited(host, ref):
     assert host.gets(ref, **CHEATING) == (30, 4)
-    return host.card().compute_mode == sharing_node.EXCLUSIVE
+    return host.mode() == sharing_node.EXCLUSIVE
 
 
 def is_limited_in_its_partition(host, ref):
@@ -180,6 +180,8 @@ def test_a_claim_with_a_time_slice_survives_a_kill_before_any_step(life, users, 
 def test_a_claim_with_a_daemon_survives_a_kill_before_any_step(
     life, users, operation, device, config, works
 ):
+    # What nobody has open is forgotten, as far as the kernel's driver forgets.
+    life.host.set_card(persistence_mode=False)
     ref = users.give(device, configs=[config])
     survives(
         life,

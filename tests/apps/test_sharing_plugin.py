@@ -202,3 +202,36 @@ def test_who_holds_shares_to_their_limits_may_differ_from_card_to_card(
     plugin.kubelet.unprepare(held)
     plugin.kubelet.unprepare(free)
     assert is_clean(machine)
+
+
+def set_card(machine, **fields):
+    with gpu_state.open_file(machine.simulation).edit() as state:
+        for name, value in fields.items():
+            setattr(state.gpus[0], name, value)
+
+
+def test_what_a_gpu_forgot_while_no_plugin_ran_is_set_again_when_the_plugin_answers(
+    plugin, own_cluster, machine
+):
+    ref = own_cluster.claim("gpu-0", config=[LIMITED])
+    plugin.kubelet.prepare(ref)
+    plugin.kill()
+    set_card(machine, compute_mode=0)
+    plugin.start()
+    assert plugin.kubelet.ask_prepare() == {}
+    assert card(machine).compute_mode == sharing_node.EXCLUSIVE
+    plugin.kubelet.unprepare(ref)
+    assert is_clean(machine)
+
+
+def test_a_mode_that_somebody_changes_while_the_claim_is_there_is_set_again(
+    plugin, own_cluster, machine
+):
+    ref = own_cluster.claim("gpu-0", config=[LIMITED])
+    plugin.kubelet.prepare(ref)
+    set_card(machine, compute_mode=0)
+    api_cluster.wait_for(
+        lambda: card(machine).compute_mode == sharing_node.EXCLUSIVE, "the mode is set again"
+    )
+    plugin.kubelet.unprepare(ref)
+    assert is_clean(machine)

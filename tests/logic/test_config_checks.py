@@ -208,3 +208,11 @@ def test_devices_without_a_limit_are_left_out():
     assert config_checks.memory_limits(sharing.Mps(), ["GPU-a"]) == {}
     mps = sharing.Mps(per_device={"0": GI})
     assert config_checks.memory_limits(mps, ["GPU-b", "GPU-a"]) == {"GPU-a": GI}
+
+
+def test_mps_is_refused_on_a_card_that_is_not_for_it_with_the_reason():
+    (problem,) = problems(sharing.Mps(), card(no_mps="it is a vGPU"))
+    assert problem == (
+        "sharing.strategy: MPS is not possible on gpu-0: it is a vGPU. Remove `sharing`, or select "
+        "another GPU"
+    )

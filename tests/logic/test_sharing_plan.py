@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dra_driver import errors
 from dra_driver.logic import sharing_plan
-from dra_driver.model import claims, prepared, quantities, shares, slices
+from dra_driver.model import claims, devices, prepared, quantities, shares, slices
 
 MI, GI = 2**20, 2**30
 REF = claims.ClaimRef("team-a", "train", claims.ClaimUid("0a1b"))
@@ -336,3 +336,17 @@ def users(*pairs):
 def test_a_daemon_allows_what_its_greediest_user_may_take(pairs, expected):
     assert sharing_plan.cap(users(*pairs)) == expected
     assert sharing_plan.cap(iter(users(*reversed(pairs)))) == expected
+
+
+def test_a_config_is_refused_for_what_its_card_cannot_do(monkeypatch):
+    def cannot(**facts):
+        offer = OFFERS["gpu-0"]
+        gpu = dataclasses.replace(offer.gpu, **facts)
+        monkeypatch.setitem(OFFERS, "gpu-0", dataclasses.replace(offer, gpu=gpu))
+
+    cannot(time_slices=False)
+    with pytest.raises(errors.Rejected, match="its driver cannot set time slices"):
+        needs(has("gpu-0"), configs=[LONG])
+    cannot(time_slices=True, virtualization=devices.Virtualization.VGPU)
+    with pytest.raises(errors.Rejected, match="MPS is not possible on gpu-0: it is a vGPU"):
+        needs(has("gpu-0"), configs=[MPS])

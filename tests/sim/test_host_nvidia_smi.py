@@ -68,7 +68,9 @@ def test_the_table_is_that_of_the_real_one(nvidia_smi, machine):
 
 
 def test_without_an_id_every_card_has_a_row(nvidia_smi):
-    rows = "|   0   Timeslice       Default       |\n|   1   Timeslice       Default       |\n"
+    # As with driver 580.159.04 on two H200: a line under each.
+    rule = "+-------------------------------------+\n"
+    rows = "".join(f"|   {n}   Timeslice       Default       |\n{rule}" for n in (0, 1))
 
     status, output = nvidia_smi("compute-policy", "-l")
 
