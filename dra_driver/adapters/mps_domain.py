@@ -106,7 +106,6 @@ class Domain:
             start_time=process.start_time,
             thread_percentage=limits.thread_percentage,
             memory_bytes=limits.memory_bytes,
-            memory_by_device=limits.memory_by_device,
         )
         files.write(self._ready, ready.model_dump_json() + "\n", mode=0o644, durable=False)
 

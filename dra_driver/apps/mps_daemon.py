@@ -104,7 +104,7 @@ class Supervisor:
             self._control_dir,
             log_dir,
             self._program.environment,
-            devices=self._daemon.count,
+            devices=len(self._daemon.devices),
         )
 
     def _supervise(self) -> None:
