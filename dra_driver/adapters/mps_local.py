@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import mps_domain, pids
+from dra_driver.adapters import mps_domain, mps_log, pids
 from dra_driver.model import mps
 
 _COMMAND = (sys.executable, "-m", "dra_driver", "mps-daemon")
@@ -77,6 +77,7 @@ class LocalLauncher:
             return
         domain.say_not_ready()
         domain.create(daemon, shm=self._private_shm)
+        domain.clear_problem()
         child = self._spawn(daemon, domain)
         deadline = time.monotonic() + _START_SECONDS
         while domain.supervisor() is None:
@@ -142,8 +143,7 @@ class LocalLauncher:
             if state == State.ABSENT or time.monotonic() > deadline:
                 raise errors.Retryable(
                     f"MPS daemon {daemon.id} on {daemon.device}: {state} and not ready"
-                    f"{'' if state == State.ABSENT else f' within {seconds} s'}: "
-                    f"{last_words(daemon)}"
+                    f"{'' if state == State.ABSENT else f' within {seconds} s'}: {why(daemon)}"
                 )
             time.sleep(_POLL_SECONDS)
 
@@ -185,6 +185,16 @@ class LocalLauncher:
             )
         _children[child.pid] = child
         return child
+
+
+def why(daemon: mps.Daemon) -> str:
+    """Why a daemon is not ready, for a message: what its supervisor says, or else its logs."""
+    said = mps_domain.Domain(pathlib.Path(daemon.directory)).problem()
+    if said:
+        return said
+    # In a pod the supervisor has no log here.
+    log = mps_log.Log(pathlib.Path(daemon.control_log))
+    return f"{last_words(daemon)}; {log.last_words()}"
 
 
 def last_words(daemon: mps.Daemon) -> str:

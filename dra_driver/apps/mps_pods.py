@@ -122,6 +122,7 @@ class PodLauncher:
             found = self._get(daemon)
             if found is None:
                 with contextlib.suppress(kube.Conflict):
+                    _domain(daemon).clear_problem()
                     self._client.create(kube.PODS, wanted, self._site.namespace)
                     self._log.info("MPS daemon gets a pod", pod=self._name(daemon))
                     return
@@ -192,9 +193,10 @@ class PodLauncher:
         hint = ""
         if (pathlib.Path(daemon.directory) / "supervisor.json").exists():
             hint = ". If it runs: does the pod of this driver have hostPID, too?"
+        problem = _domain(daemon).problem()
         return errors.Retryable(
-            f"MPS daemon {daemon.id} on {daemon.device}: {what}; pod {self._name(daemon)}: "
-            f"{state}{hint}"
+            f"MPS daemon {daemon.id} on {daemon.device}: {what}"
+            f"{f': {problem}' if problem else ''}; pod {self._name(daemon)}: {state}{hint}"
         )
 
     @contextlib.contextmanager

@@ -185,6 +185,8 @@ def _container(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
         "image": site.image,
         "imagePullPolicy": site.image_pull_policy,
         "command": [*command, "--driver-root", site.driver_root_seen],
+        # What a supervisor says that cannot even begin is part of the pod's status then.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         # NVIDIA's runtime, where it is the default one, would add all GPUs.
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
         # No limits: a daemon that is killed for its memory takes its clients along.

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+import mps_scene
 import polling
 import pytest
 from mps_pods_scene import NAMESPACE, SECONDS, refusing, started, uid
@@ -53,6 +54,17 @@ def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, pod
         errors.Retryable, match=r"not ready within 0\.1 s; pod dra-driver/mps-.*CreateContainerErr"
     ):
         launcher.wait_ready(daemon, 0.1)
+
+
+def test_the_reason_that_a_daemon_in_a_pod_logs_is_told_with_its_pod(launcher, pods, place):
+    mps_scene.replace(place.program, "#!/bin/sh\necho no such device\nexit 3\n")
+    daemon = place.daemon()
+    launcher.start(daemon)
+    polling.until(lambda: mps_scene.domain(daemon).problem())
+
+    reason = r"exit status 3; its log ends with: no such device; pod dra-driver/mps-.*: Running"
+    with pytest.raises(errors.Retryable, match=reason):
+        launcher.wait_ready(daemon, 0.01)
 
 
 def test_a_pod_that_ends_is_not_waited_for(launcher, pods, place):
