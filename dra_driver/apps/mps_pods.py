@@ -190,8 +190,15 @@ class PodLauncher:
             state = "none" if found is None else mps_pod.described(found)
         except errors.DriverError as error:
             state = f"not known: {error}"
+            found = None
         hint = ""
-        if (pathlib.Path(daemon.directory) / "supervisor.json").exists():
+        if found is not None and mps_pod.has_no_room(found):
+            hint = (
+                f". The node has no room for it: it requests cpu {self._site.cpu} and memory "
+                f"{self._site.memory} (--mps-cpu, --mps-memory), and evicts nobody. It is tried "
+                "again; delete or move other pods of the node"
+            )
+        elif (pathlib.Path(daemon.directory) / "supervisor.json").exists():
             hint = ". If it runs: does the pod of this driver have hostPID, too?"
         problem = _domain(daemon).problem()
         return errors.Retryable(
@@ -222,6 +229,12 @@ class PodLauncher:
                 f" Make the service account {account} (deploy/manifests/mps.yaml), or name another "
                 "one with --mps-service-account"
             )
+        # The words of `plugin/pkg/admission/priority`.
+        if self._site.priority_class and "no PriorityClass with name" in str(error):
+            return (
+                f" Make the priority class {self._site.priority_class} "
+                "(deploy/manifests/mps.yaml), or name another one with --mps-priority-class"
+            )
         return " Apply its role anew (deploy/rbac.yaml)"
 
     def _name(self, daemon: mps.Daemon) -> str:
@@ -250,6 +263,7 @@ def launcher(
         image_pull_policy=config.mps_image_pull_policy,
         image_pull_secrets=config.mps_image_pull_secrets,
         service_account=config.mps_service_account,
+        priority_class=config.mps_priority_class,
     )
     return PodLauncher(client, site, processes)
 

@@ -42,6 +42,29 @@ def test_an_account_of_one_s_own_is_used_and_not_made():
     assert constraints(values)["users"] == [f"system:serviceaccount:{chart.NAMESPACE}:own"]
 
 
+def priorities(values=None):
+    return {b["metadata"]["name"]: b for b in chart.objects(values) if b["kind"] == "PriorityClass"}
+
+
+def test_they_evict_no_pod_of_a_full_node_and_are_evicted_last():
+    made = priorities()[pod()["spec"]["priorityClassName"]]
+    # From this value on the kubelet ends other pods to admit one; what a user may make is below.
+    assert made["value"] < 2_000_000_000
+    assert made["value"] == 1_000_000_000
+    assert made["preemptionPolicy"] == "Never"
+    assert made["globalDefault"] is False
+
+
+def test_a_priority_class_of_one_s_own_is_used_and_not_made():
+    values = {"settings": {"mpsPriorityClass": "own"}}
+    assert pod(values)["spec"]["priorityClassName"] == "own"
+    assert priorities(values) == {}
+
+
+def test_without_pods_of_daemons_there_is_no_class_for_them():
+    assert priorities({"settings": {"mpsLauncher": "process"}}) == {}
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [({}, ["registry", "mirror"]), ({"mpsImagePullSecrets": ["other"]}, ["other"])],
