@@ -35,6 +35,7 @@ _COMMON_VARIABLES = {
 
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _ObjectName = Annotated[str, Field(pattern=_DNS_NAME, max_length=253)]
+_ObjectNameOrNone = Annotated[str, Field(pattern=rf"{_DNS_NAME}|^$", max_length=253)]
 
 
 T = TypeVar("T", bound="Settings")
@@ -166,10 +167,15 @@ class KubeletPlugin(Settings):
         description="Secrets of the driver's namespace to pull that image with; names separated by "
         "commas.",
     )
-    mps_service_account: Annotated[str, Field(pattern=rf"{_DNS_NAME}|^$", max_length=253)] = Field(
+    mps_service_account: _ObjectNameOrNone = Field(
         "",
         description="Service account of the pods of MPS daemons, which get no token of it. "
         "Default: the namespace's own, default.",
+    )
+    mps_priority_class: _ObjectNameOrNone = Field(
+        "",
+        description="Priority class of the pods of MPS daemons. Pods of the classes system-… evict "
+        "others from a full node. Default: none, so that others may evict them.",
     )
     mps_cpu: setting_types.AmountText = Field(
         "10m", description="CPU that the pod of an MPS daemon requests."

@@ -15,7 +15,7 @@ import polling
 from dra_driver.adapters import driver_root as roots
 from dra_driver.adapters import mps_control, mps_domain, mps_local, patience, pids
 from dra_driver.model import mps
-from dra_driver.sim import mps_program
+from dra_driver.sim import cuda_program, mps_program
 
 GIB = 1024**3
 GPU = "GPU-5b6e3f0a-0000-4000-8000-000000000001"
@@ -75,9 +75,9 @@ def domain(daemon: mps.Daemon) -> mps_domain.Domain:
     return mps_domain.Domain(pathlib.Path(daemon.directory))
 
 
-def connect(daemon: mps.Daemon, **environment: str) -> mps_program.Client:
+def connect(daemon: mps.Daemon, **environment: str) -> cuda_program.Client:
     """A CUDA program in a container that has the daemon's pipe directory."""
-    return mps_program.connect({"CUDA_MPS_PIPE_DIRECTORY": daemon.pipe_dir, **environment})
+    return cuda_program.connect({"CUDA_MPS_PIPE_DIRECTORY": daemon.pipe_dir, **environment})
 
 
 def caps(daemon: mps.Daemon, **environment: str) -> tuple[float, int | None]:

@@ -27,7 +27,7 @@ class Kubelet:
         self.started: list[str] = []
         self.broken = False
         self.patient = False
-        self._failing: set[str] = set()
+        self._failing: dict[str, tuple[str, str]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -48,10 +48,10 @@ class Kubelet:
         [item] = self.pods()
         return item
 
-    def fail(self) -> None:
-        """The only pod fails, as one that is evicted."""
+    def fail(self, reason: str = "Evicted", message: str = "low on memory") -> None:
+        """The only pod fails, as one that is evicted, or for another reason."""
         pod = self.pod()
-        self._failing.add(pod["metadata"]["uid"])
+        self._failing[pod["metadata"]["uid"]] = reason, message
         polling.until(lambda: self.pod()["status"]["phase"] == "Failed", what="a failed pod")
 
     def restarts(self) -> int:
@@ -76,7 +76,8 @@ class Kubelet:
             self._client.delete(kube.PODS, name, self._namespace, uid=uid, grace_period=0)
         elif uid in self._failing:
             self._end(uid, 0)
-            self._tell(pod, phase="Failed", reason="Evicted", message="low on memory")
+            reason, message = self._failing[uid]
+            self._tell(pod, phase="Failed", reason=reason, message=message)
         elif pod["status"]["phase"] in ("Pending", "Running") and (
             process is None or process.poll() is not None
         ):

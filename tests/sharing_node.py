@@ -46,7 +46,7 @@ from dra_driver.apps import (
 from dra_driver.logic import cdi, planning
 from dra_driver.model import claims, mig, mps
 from dra_driver.model import shares as share_model
-from dra_driver.sim import gpu_operations, gpu_state, hardware, mps_program
+from dra_driver.sim import cuda_program, gpu_operations, gpu_state, hardware
 
 GPU, OTHER_GPU, PARTITION = "gpu-0", "gpu-1", mig_node.FIRST
 MIB, GIB = 2**20, 2**30
@@ -319,15 +319,25 @@ class Node(mig_node.Node):
         inside = {**variables, **environment}
         path = inside.get("CUDA_MPS_PIPE_DIRECTORY", sharing.PIPE_DIR)
         outside = mounts.get(path, str(self.root / "nothing"))
-        return mps_program.connect({**inside, "CUDA_MPS_PIPE_DIRECTORY": outside})
+        cards = [gpu.uuid for gpu in gpu_state.open_file(self.simulation).read().gpus]
+        return cuda_program.connect({**inside, "CUDA_MPS_PIPE_DIRECTORY": outside}, cards)
 
     def gets(self, ref, key=None, **environment):
         """What such a program may take: percent and GiB; it has ended when this returns."""
+        caps = self._caps(ref, key, environment)
+        return caps.percentage, None if caps.memory is None else caps.memory / GIB
+
+    def gets_each(self, ref, key=None, **environment):
+        """What such a program may take of the memory of each card that it sees: GiB, in order."""
+        caps = self._caps(ref, key, environment)
+        memories = (caps.memory, *caps.others.values())
+        return [None if memory is None else memory / GIB for memory in memories]
+
+    def _caps(self, ref, key, environment):
         client = self.connect(ref, key, **environment)
         client.close()
         assert client.server is not None, "it runs without MPS"
-        memory = client.caps.memory
-        return client.caps.percentage, None if memory is None else memory / GIB
+        return client.caps
 
     def files(self):
         """What there is of claims, of GPUs that were changed, and of daemons."""

@@ -118,6 +118,7 @@ def test_the_defaults_are_those_of_a_usual_node():
         "mps_image_pull_policy": "IfNotPresent",
         "mps_image_pull_secrets": (),
         "mps_service_account": "",
+        "mps_priority_class": "",
         "pod_namespace": "",
         "rescan_seconds": 10.0,
         "metrics_address": "",
@@ -357,7 +358,8 @@ def test_what_follows_a_flag_says_what_it_is(parser):
         "mps-launcher": "process|pod", "mps-cpu": "CPU", "mps-memory": "MEMORY",
         "mps-image": "IMAGE", "mps-image-pull-policy": "Always|IfNotPresent|Never",
         "mps-image-pull-secrets": "SECRETS",
-        "mps-service-account": "ACCOUNT", "pod-namespace": "NAMESPACE",
+        "mps-service-account": "ACCOUNT", "mps-priority-class": "CLASS",
+        "pod-namespace": "NAMESPACE",
         "adopt-foreign-mig": "[true|false]", "rescan-seconds": "SECONDS",
         "metrics-address": "HOST:PORT", "simulate-gpus": "SPEC", "simulation-dir": "DIR",
     }  # fmt: skip
@@ -373,7 +375,7 @@ def test_every_setting_has_a_variable_and_a_key_that_reach_it():
         "shares": "memory", "share_enforcement": "None", "mps_shm_size": "64Mi",
         "mps_launcher": "pod", "mps_cpu": "1", "mps_memory": "1Gi", "mps_image": "i:1",
         "mps_image_pull_policy": "Never", "mps_image_pull_secrets": "one,two",
-        "mps_service_account": "mps", "pod_namespace": "gpu-system",
+        "mps_service_account": "mps", "mps_priority_class": "high", "pod_namespace": "gpu-system",
     }  # fmt: skip
     keys = typing.cast("dict[str, str]", {n: f.alias for n, f in Plugin.model_fields.items()})
     for name in Plugin.model_fields:

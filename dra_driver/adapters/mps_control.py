@@ -128,17 +128,18 @@ class Control:
             errors.Retryable: also if the daemon does not have the limits then.
         """
         self.ask(f"set_default_active_thread_percentage {_percentage(limits)}")
+        given = shown(limits)
         for number in range(self._devices):
-            self.ask(f"set_default_device_pinned_mem_limit {number} {_memory(limits, number)}")
-            held, given = self.defaults(number), shown(limits, number)
+            self.ask(f"set_default_device_pinned_mem_limit {number} {_memory(limits)}")
+            held = self.defaults(number)
             if held != given:
                 raise errors.Retryable(
-                    f"MPS control daemon: it was given {given} as defaults of its device "
-                    f"{number}, and has {held}"
+                    f"MPS control daemon: it was given {given} as defaults of device {number}, "
+                    f"and has {held}"
                 )
 
     def defaults(self, number: int = 0) -> mps.Limits:
-        """The limits of servers to come on one of its devices, as `shown` tells limits."""
+        """The limits of servers to come on a client's device with this number, as `shown` tells."""
         percentage = self.ask("get_default_active_thread_percentage").strip()
         memory = self.ask(f"get_default_device_pinned_mem_limit {number}").strip()
         try:
@@ -160,7 +161,7 @@ class Control:
         answer = self.ask(
             f"set_active_thread_percentage {server} {_percentage(limits)}",
             *(
-                f"set_device_pinned_mem_limit {server} {number} {_memory(limits, number)}"
+                f"set_device_pinned_mem_limit {server} {number} {_memory(limits)}"
                 for number in range(self._devices)
             ),
         )
@@ -206,13 +207,10 @@ class Control:
             raise errors.Rejected(f"{self._program} cannot be run: {error}") from error
 
 
-def shown(limits: mps.Limits, number: int = 0) -> mps.Limits:
-    """Limits of a device as the daemon tells them.
-
-    100 % is none; from 1 GiB on, memory is in whole GiB.
-    """
+def shown(limits: mps.Limits) -> mps.Limits:
+    """Limits as the daemon tells them: 100 % is none; from 1 GiB on, memory is in whole GiB."""
     share = None if limits.thread_percentage == 100 else limits.thread_percentage
-    mib = limits.memory_mib(number)
+    mib = limits.memory_mib
     if mib is None:
         return mps.Limits(share, None)
     return mps.Limits(share, (mib - mib % 1024 if mib >= 1024 else mib) * mps.MIB)
@@ -229,6 +227,6 @@ def _percentage(limits: mps.Limits) -> int:
     return 100 if limits.thread_percentage is None else limits.thread_percentage
 
 
-def _memory(limits: mps.Limits, number: int) -> str:
+def _memory(limits: mps.Limits) -> str:
     """0M takes a limit away."""
-    return f"{limits.memory_mib(number) or 0}M"
+    return f"{limits.memory_mib or 0}M"

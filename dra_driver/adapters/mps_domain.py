@@ -1,7 +1,8 @@
 """The directory of one MPS daemon: made, described, read, and taken away.
 
 Besides the directories of `mps.Daemon` it holds `daemon.json` (what is wanted), `supervisor.json`
-(the process that sees to it), and `ready` (that the daemon answers and has its limits).
+(the process that sees to it), and `ready` (that the daemon answers and has its limits) or `problem`
+(why it does not).
 """
 
 import contextlib
@@ -38,6 +39,7 @@ class Domain:
         self.description = directory / "daemon.json"
         self._supervisor = directory / "supervisor.json"
         self._ready = directory / "ready"
+        self._problem = directory / "problem"
 
     def create(self, daemon: mps.Daemon, *, shm: bool) -> None:
         """Make what is absent, and describe the daemon; `shm` mounts the tmpfs too.
@@ -106,13 +108,28 @@ class Domain:
             start_time=process.start_time,
             thread_percentage=limits.thread_percentage,
             memory_bytes=limits.memory_bytes,
-            memory_by_device=limits.memory_by_device,
         )
         files.write(self._ready, ready.model_dump_json() + "\n", mode=0o644, durable=False)
+        self.clear_problem()
 
     def say_not_ready(self) -> None:
         """No daemon is ready."""
         self._ready.unlink(missing_ok=True)
+
+    def say_problem(self, text: str) -> None:
+        """Say why none is; that stands until one is ready."""
+        files.write(self._problem, text, mode=0o644, durable=False)
+
+    def clear_problem(self) -> None:
+        """Whatever was in the way is no news of the daemon that starts now."""
+        self._problem.unlink(missing_ok=True)
+
+    def problem(self) -> str:
+        """Why no daemon is ready, as its supervisor sees it; empty: it has not said."""
+        try:
+            return files.read(self._problem) or ""
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def supervisor(self) -> pids.Process | None:
         """The supervisor that runs; None: none."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import mps_domain, patience, pids
+from dra_driver.adapters import mps_domain, mps_log, patience, pids
 from dra_driver.model import mps
 
 _COMMAND = (sys.executable, "-m", "dra_driver", "mps-daemon")
@@ -80,6 +80,7 @@ class LocalLauncher:
             return
         domain.say_not_ready()
         domain.create(daemon, shm=self._private_shm)
+        domain.clear_problem()
         child = _children.get(daemon.directory)
         if child is None or child.poll() is not None:
             _children[daemon.directory] = self._spawn(daemon, domain)
@@ -208,6 +209,16 @@ class LocalLauncher:
             )
 
 
+def why(daemon: mps.Daemon) -> str:
+    """Why a daemon is not ready, for a message: what its supervisor says, or else its logs."""
+    said = mps_domain.Domain(pathlib.Path(daemon.directory)).problem()
+    if said:
+        return said
+    # In a pod the supervisor has no log here.
+    log = mps_log.Log(pathlib.Path(daemon.control_log))
+    return f"{last_words(daemon)}; {log.last_words()}"
+
+
 def last_words(daemon: mps.Daemon) -> str:
     """The end of what the supervisor of a daemon logged, for a message."""
     try:
@@ -229,7 +240,7 @@ def _not_ready(daemon: mps.Daemon, what: str) -> str:
     child = _children.get(daemon.directory)
     status = None if child is None else child.poll()
     ended = "" if status is None else f", and its supervisor ended with {status}"
-    return f"MPS daemon {daemon.id} on {daemon.device}: {what}{ended}: {last_words(daemon)}"
+    return f"MPS daemon {daemon.id} on {daemon.device}: {what}{ended}: {why(daemon)}"
 
 
 def _not_ended(daemon: mps.Daemon, alive: Iterable[pids.Process]) -> str:

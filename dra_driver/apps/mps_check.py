@@ -19,4 +19,4 @@ def check(file: pathlib.Path) -> None:
         raise errors.Retryable(f"{path}: no such file: no MPS daemon is wanted there")
     state = mps_local.LocalLauncher(pathlib.Path("/"), private_shm=False).state(daemon)
     if state != mps_local.State.READY:
-        raise errors.Retryable(f"MPS daemon {daemon.id}: {state}: {mps_local.last_words(daemon)}")
+        raise errors.Retryable(f"MPS daemon {daemon.id}: {state}: {mps_local.why(daemon)}")

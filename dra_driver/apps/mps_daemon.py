@@ -24,6 +24,7 @@ from dra_driver.adapters import (
     mps_control,
     mps_domain,
     mps_entrance,
+    mps_log,
     pids,
 )
 
@@ -106,14 +107,15 @@ class Supervisor:
             raise errors.Rejected(f"{self._domain.description}: no such file: no MPS daemon wanted")
         self._daemon = daemon
         self._entrance = mps_entrance.Entrance(pathlib.Path(daemon.pipe_dir) / _SOCKET)
-        self._control_dir, log_dir = pathlib.Path(daemon.control_dir), pathlib.Path(daemon.log_dir)
-        self._output = log_dir / "control.log"
+        self._control_dir = pathlib.Path(daemon.control_dir)
+        self._output = pathlib.Path(daemon.control_log)
+        self._log = mps_log.Log(self._output)
         self._control = mps_control.Control(
             self._program.path,
             self._control_dir,
-            log_dir,
+            pathlib.Path(daemon.log_dir),
             self._program.environment,
-            devices=self._daemon.count,
+            devices=len(self._daemon.devices),
         )
 
     def _supervise(self) -> None:
@@ -125,6 +127,8 @@ class Supervisor:
                     self._shut()
                 if problem:
                     _log.error("MPS daemon does not run; it is started again", reason=problem)
+                    with contextlib.suppress(OSError):
+                        self._domain.say_problem(problem)
                 self._kill()
                 self._pause(_DELAYS[min(failures, len(_DELAYS) - 1)])
                 since = time.monotonic()
@@ -161,14 +165,16 @@ class Supervisor:
         Raises:
             errors.DriverError: it does not.
         """
-        with self._output.open("ab") as output:
+        with self._log.open() as output:
             self._child = self._control.start(self._daemon.device, output)
         deadline = time.monotonic() + _START_SECONDS
         while not self._control.answers():
             if self._child.poll() is not None:
                 raise errors.Retryable(self._last_words())
             if time.monotonic() > deadline:
-                raise errors.Retryable(f"no answer within {_START_SECONDS} s of its start")
+                raise errors.Retryable(
+                    f"no answer within {_START_SECONDS} s of its start; {self._log.last_words()}"
+                )
             self._pause(_POLL_SECONDS)
         self._control.set_defaults(self._daemon.limits)
         self._entrance.open(self._control_dir / _SOCKET)
@@ -278,11 +284,7 @@ class Supervisor:
 
     def _last_words(self) -> str:
         status = None if self._child is None else self._child.poll()
-        try:
-            lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError as error:
-            return f"exit status {status}; its log cannot be read: {error}"
-        return f"exit status {status}; its log ends with: {lines[-1] if lines else 'nothing'}"
+        return f"exit status {status}; {self._log.last_words()}"
 
     def _bound_output(self) -> None:
         """A daemon writes lines for each client, and runs for months.

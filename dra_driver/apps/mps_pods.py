@@ -148,6 +148,7 @@ class PodLauncher:
             found = self._get(daemon)
             if found is None:
                 with contextlib.suppress(kube.Conflict):
+                    _domain(daemon).clear_problem()
                     self._client.create(kube.PODS, wanted, self._site.namespace)
                     self._log.info("MPS daemon gets a pod", pod=self._name(daemon))
                     return
@@ -233,12 +234,20 @@ class PodLauncher:
             state = "none" if found is None else mps_pod.described(found)
         except errors.DriverError as error:
             state = f"not known: {error}"
+            found = None
         hint = ""
-        if (pathlib.Path(daemon.directory) / "supervisor.json").exists():
+        if found is not None and mps_pod.has_no_room(found):
+            hint = (
+                f". The node has no room for it: it requests cpu {self._site.cpu} and memory "
+                f"{self._site.memory} (--mps-cpu, --mps-memory), and evicts nobody. It is tried "
+                "again; delete or move other pods of the node"
+            )
+        elif (pathlib.Path(daemon.directory) / "supervisor.json").exists():
             hint = ". If it runs: does the pod of this driver have hostPID, too?"
+        problem = _domain(daemon).problem()
         return errors.Retryable(
-            f"MPS daemon {daemon.id} on {daemon.device}: {what}; pod {self._name(daemon)}: "
-            f"{state}{hint}"
+            f"MPS daemon {daemon.id} on {daemon.device}: {what}"
+            f"{f': {problem}' if problem else ''}; pod {self._name(daemon)}: {state}{hint}"
         )
 
     @contextlib.contextmanager
@@ -265,6 +274,12 @@ class PodLauncher:
             return (
                 f" Make the service account {account} (deploy/manifests/mps.yaml), or name another "
                 "one with --mps-service-account"
+            )
+        # The words of `plugin/pkg/admission/priority`.
+        if self._site.priority_class and "no PriorityClass with name" in str(error):
+            return (
+                f" Make the priority class {self._site.priority_class} "
+                "(deploy/manifests/mps.yaml), or name another one with --mps-priority-class"
             )
         return " Apply its role anew: helm upgrade, or kubectl apply -f deploy/manifests/rbac.yaml"
 
@@ -295,6 +310,7 @@ def launcher(
         image_pull_policy=config.mps_image_pull_policy,
         image_pull_secrets=config.mps_image_pull_secrets,
         service_account=config.mps_service_account,
+        priority_class=config.mps_priority_class,
     )
     return PodLauncher(client, site, processes, config.state / "mps")
 

@@ -186,9 +186,8 @@ class Recovery:
         self, uid: str, entries: Iterable[prepared.PreparedDevice], text: str | None
     ) -> prepared.Sharing:
         """What its CDI spec tells of that: the daemons that its containers use."""
-        gpus = {
-            name: offer.gpu.uuid for name, offer in self._offers().items() if offer.spot is None
-        }
+        whole = [(name, one.gpu) for name, one in self._offers().items() if one.spot is None]
+        gpus = {name: gpu.uuid for name, gpu in sorted(whole, key=lambda one: one[1].pci_address)}
         return sharing.recalled(entries, cdi.edits(uid, text) if text else {}, gpus)
 
     def _claims_by_uid(self) -> dict[str, claims.ResourceClaim]:

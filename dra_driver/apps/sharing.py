@@ -7,7 +7,7 @@ be set up.
 import dataclasses
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dra_driver import errors, telemetry
@@ -28,7 +28,10 @@ READY_SECONDS = 20.0
 PIPE_DIR = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for it in a container
 """Mounted at the default place, so that unsetting the variable is no way around the limits."""
 _PERCENT, _MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-_LIMIT = re.compile(r"0=(\d+)M", re.ASCII)
+_LIMIT = re.compile(r"(?:[\w-]+)=(\d+)M", re.ASCII)
+"""Of one device: its UUID, or its number in a client's order; an earlier form had only numbers."""
+_ONLY = "0"
+"""The number of the only device that a client sees: CUDA uses one MIG instance a process."""
 _WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
@@ -108,12 +111,13 @@ class Sharer:
         edits: dict[str, cdi.Edits] = {}
         daemons = []
         for use in record.sharing.mps:
-            limits = self._limits(use, record, known)
-            daemon = self._adopted(self._daemon(use, uuids, limits, settings.get(use.domain)))
+            wanted = settings.get(use.domain)
+            limits = self._limits(use, record, known, wanted)
+            daemon = self._adopted(self._daemon(use, uuids, limits))
             self.cards.make_exclusive(use)
             self._tools.launcher.start(daemon)
             daemons.append(daemon)
-            edits |= {key: self._edits(use, daemon) for key in use.keys}
+            edits |= {key: self._edits(use, daemon, wanted) for key in use.keys}
         for daemon in daemons:
             if self._tools.launcher.state(daemon) is not mps_local.State.READY:
                 raise self._is_not_ready(daemon)
@@ -177,8 +181,18 @@ class Sharer:
         """Put a GPU back to what it was before, as far as none of the records needs it set."""
         self.cards.settle(gpu, others)
 
-    def _limits(self, use: prepared.MpsUse, record: prepared.Record, others: Others) -> mps.Limits:
+    def _limits(
+        self,
+        use: prepared.MpsUse,
+        record: prepared.Record,
+        others: Others,
+        settings: sharing.Mps | None,
+    ) -> mps.Limits:
         """What the daemon has to allow: the most that one of its users may take."""
+        if len(use.devices) > 1 and settings is not None:
+            # Whole GPUs have no other user. The record may be of an earlier driver, which did not
+            # remember the largest of several limits.
+            return mps.Limits(use.percent, sharing_plan.most_memory(settings, use.gpus))
         uses = [
             other
             for one in (record, *others)
@@ -192,30 +206,26 @@ class Sharer:
         use: prepared.MpsUse,
         uuids: Mapping[str, str],
         limits: mps.Limits,
-        settings: sharing.Mps | None,
     ) -> mps.Daemon:
-        devices = sorted({uuids[name] for name in use.devices})
-        if len(devices) > 1 and settings is not None and settings.per_device:
-            by_uuid = config_checks.memory_limits(settings, devices)
-            by_device = tuple(by_uuid.get(uuid) for uuid in devices)
-            limits = dataclasses.replace(limits, memory_by_device=by_device)
+        several = len(use.devices) > 1
         return mps.daemon(
             root=str(self._tools.directory),
             daemon_id=use.domain,
-            device=",".join(devices),
+            device=",".join(use.gpus if several else (uuids[name] for name in use.devices)),
             shm_bytes=self._tools.shm_bytes,
             limits=limits,
         )
 
-    def _edits(self, use: prepared.MpsUse, daemon: mps.Daemon) -> cdi.Edits:
+    def _edits(
+        self, use: prepared.MpsUse, daemon: mps.Daemon, settings: sharing.Mps | None
+    ) -> cdi.Edits:
         env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_DIR}
         if use.percent is not None:
             env[_PERCENT] = str(use.percent)
-        # What several devices may take differs; a share has its own limit, not that of the daemon.
-        amounts = daemon.limits.memory_by_device or (use.memory_bytes,) * daemon.count
-        memory = [f"{n}={amount // mps.MIB}M" for n, amount in enumerate(amounts) if amount]
-        if memory:
-            env[_MEMORY] = ",".join(memory)
+        amounts = _amounts(use, daemon.devices, settings)
+        if amounts:
+            texts = [f"{device}={amount // mps.MIB}M" for device, amount in amounts.items()]
+            env[_MEMORY] = ",".join(texts)
         # A client connects and writes nothing: one that is root must not take the door away.
         mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR)]
         if self._tools.launcher.private_shm:
@@ -233,7 +243,8 @@ class Sharer:
             self._log.warning("MPS daemon keeps its limits", domain=domain, reason=str(error))
 
     def _adopted(self, wanted: mps.Daemon) -> mps.Daemon:
-        """The daemon as it goes on: one that is there keeps its shared memory, which is in use.
+        """The daemon as it goes on: one that is there keeps its shared memory, which is in use, and
+        the order of its devices.
 
         One that cannot become this one is ended. It served an instance that a reset of the GPU
         took, or somebody was killed who ended it.
@@ -245,11 +256,13 @@ class Sharer:
         if described is None:
             is_unfit = self._tools.launcher.state(wanted) is not mps_local.State.ABSENT
         else:
-            is_unfit = described.device != wanted.device
+            is_unfit = set(described.devices) != set(wanted.devices)
         if is_unfit:
             self._end(wanted)
         elif described is not None:
-            return dataclasses.replace(wanted, shm_bytes=described.shm_bytes)
+            return dataclasses.replace(
+                wanted, device=described.device, shm_bytes=described.shm_bytes
+            )
         return wanted
 
     def _described(self, domain: str) -> mps.Daemon | None:
@@ -299,7 +312,8 @@ def recalled(
 ) -> prepared.Sharing:
     """What the edits of a claim's devices, by key, tell of the daemons that `set_up` made.
 
-    `gpus` are the UUIDs of whole GPUs by device name. Time slices leave no trace in edits.
+    `gpus` are the UUIDs of whole GPUs by device name, in PCI order. Time slices leave no trace in
+    edits.
     """
     found: dict[tuple[str, str | None], dict[str, str]] = {}
     limits: dict[tuple[str, str | None], cdi.Edits] = {}
@@ -326,17 +340,35 @@ def _recalled_use(
 ) -> prepared.MpsUse:
     domain, share_id = use
     percent = env.get(_PERCENT, "")
-    memory = _LIMIT.match(env.get(_MEMORY, ""))
-    whole = tuple(sorted(gpus[name] for name in devices.values() if name in gpus))
+    amounts = [int(text) * mps.MIB for text in _LIMIT.findall(env.get(_MEMORY, ""))]
+    names = set(devices.values())
+    whole = tuple(uuid for name, uuid in gpus.items() if name in names)
     return prepared.MpsUse(
         domain=domain,
         keys=tuple(devices),
         devices=tuple(sorted(devices.values())),
         percent=int(percent) if percent.isdecimal() else None,
-        memory_bytes=int(memory[1]) * mps.MIB if memory else None,
+        # A device that is not among them has no limit, and so the daemon none.
+        memory_bytes=max(amounts) if amounts and len(amounts) >= len(names) else None,
         exclusive=share_id is None and bool(whole),
         gpus=whole if share_id is None else (),
     )
+
+
+def _amounts(
+    use: prepared.MpsUse, uuids: Sequence[str], settings: sharing.Mps | None
+) -> dict[str, int]:
+    """What the variables of a client hold it to: bytes, by what they call a device.
+
+    A UUID means the same card in whatever order a client sees its cards.
+    """
+    if len(uuids) > 1 and settings is not None:
+        by_uuid = config_checks.memory_limits(settings, uuids)
+        return {uuid: by_uuid[uuid] for uuid in uuids if uuid in by_uuid}
+    if use.memory_bytes is None:
+        return {}
+    names = [uuid if uuid.startswith("GPU-") else _ONLY for uuid in uuids]
+    return dict.fromkeys(names, use.memory_bytes)
 
 
 def _cap(uses: Iterable[prepared.MpsUse]) -> mps.Limits:

@@ -102,6 +102,7 @@ def warnings(
         *_without_effect(body, entries, driver),
         *advised_names.told(body, driver, _VOCABULARY),
         *share_defaults.advised(body, driver),
+        *_soft_limits(body, entries),
         *_selectors(body, driver),
     )
     told = [_cut(text) for text in found[: texts.MOST_PROBLEMS]]
@@ -196,6 +197,21 @@ def _without_effect(
                 f"{paths[entry.position]}: {kind} has no effect: devices of class "
                 f"{', '.join(sorted(set(named)))} are of type {', '.join(sorted(have))}: write a "
                 f"{' or a '.join(sharing.Kind.of(one) for one in sorted(have))}"
+            )
+
+
+def _soft_limits(body: admitted.Admitted, entries: Sequence[config_choice.Entry]) -> Iterator[str]:
+    """Limits of several GPUs that differ: the daemon holds programs to the largest of them."""
+    paths = {one.position: one.path for one in body.configs}
+    for entry in entries:
+        settings = entry.config.settings
+        if isinstance(settings, sharing.Mps) and len(set(settings.per_device.values())) > 1:
+            largest = max(*settings.per_device.values(), settings.memory_limit or 0)
+            most = quantities.of_bytes(largest)
+            yield (
+                f"{paths[entry.position]}: defaultPerDevicePinnedMemoryLimit: hard on each GPU is "
+                f"the largest, {most}; a program can get around smaller ones by its variables: for "
+                "hard ones write a request and a config for each GPU"
             )
 
 

@@ -32,8 +32,8 @@ class Site:
     `driver_root` is the NVIDIA driver's on the host, `driver_root_seen` where it is in a container;
     `library_dirs` below it come before the usual ones.
     `cpu` and `memory` are quantities, which are requested and no limits. Secrets to pull the image
-    with, and the service account, are of the namespace; no account is the namespace's default.
-    `image_pull_policy` is Always, IfNotPresent or Never.
+    with, and the service account, are of the namespace; no account is the namespace's default, and
+    no priority class the cluster's. `image_pull_policy` is Always, IfNotPresent or Never.
     """
 
     namespace: str
@@ -47,6 +47,7 @@ class Site:
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
     library_dirs: tuple[str, ...] = ()
+    priority_class: str = ""
 
 
 class Fate(enum.Enum):
@@ -126,6 +127,16 @@ def is_over(found: Json) -> bool:
     }
 
 
+def has_no_room(found: Json) -> bool:
+    """Whether the kubelet has refused it since the node is full.
+
+    It is bound to its node without the scheduler, so the kubelet alone sees whether it fits
+    (`pkg/kubelet/lifecycle/predicate.go`: OutOfcpu, OutOfmemory, OutOfpods and so on).
+    """
+    reason = str((found.get("status") or {}).get("reason") or "")
+    return _phase(found) == "Failed" and reason.startswith("OutOf")
+
+
 def described(found: Json) -> str:
     """How far it is, and what is in its way, for a message."""
     status = found.get("status") or {}
@@ -147,12 +158,13 @@ def _spec(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
     if private_shm:
         volumes.append(_host_path("shm", daemon.shm_dir))
     account: Json = {"serviceAccountName": site.service_account} if site.service_account else {}
+    priority: Json = {"priorityClassName": site.priority_class} if site.priority_class else {}
     secrets: Json = {"imagePullSecrets": [{"name": name} for name in site.image_pull_secrets]}
     return {
         **account,
         **(secrets if site.image_pull_secrets else {}),
+        **priority,
         "nodeName": site.node_name,
-        "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -188,6 +200,8 @@ def _container(site: Site, daemon: mps.Daemon, *, private_shm: bool) -> Json:
         "image": site.image,
         "imagePullPolicy": site.image_pull_policy,
         "command": [*command, "--driver-root", site.driver_root_seen, *given],
+        # What a supervisor says that cannot even begin is part of the pod's status then.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         # NVIDIA's runtime, where it is the default one, would add all GPUs.
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
         # No limits: a daemon that is killed for its memory takes its clients along.

@@ -189,11 +189,7 @@ def _mps_use(
             "request"
         )
     is_share = first.result.share_id is not None
-    promised = wanted.memory_limit
-    if len(names) == 1 and wanted.per_device:
-        # It has been checked that the only entry is for the only device.
-        promised = next(iter(wanted.per_device.values()))
-    memory = None if promised is None else wanted.client_limit(promised)
+    memory = _memory_of_group(group, wanted)
     percent = wanted.thread_percentage
     if is_share and _enforcement(first, divisions):
         limits = _limits(first, divisions)
@@ -213,8 +209,32 @@ def _mps_use(
         percent=percent,
         memory_bytes=memory,
         exclusive=not is_share and first.type is sharing.DeviceType.GPU,
-        gpus=tuple(sorted({one.offer.gpu.uuid for one in group if one.offer.spot is None})),
+        gpus=_in_pci_order(one for one in group if one.offer.spot is None),
     )
+
+
+def most_memory(wanted: sharing.Mps, gpus: Sequence[str]) -> int | None:
+    """What a process may take on each of several GPUs, by UUID, at most: the largest of the limits.
+
+    That is what a daemon can hold clients to, in whatever order they see its devices. None: there
+    is a GPU without a limit.
+    """
+    limits = config_checks.memory_limits(wanted, gpus)
+    return max(limits.values()) if limits.keys() == set(gpus) else None
+
+
+def _memory_of_group(group: Sequence[Claimed], wanted: sharing.Mps) -> int | None:
+    if len(group) > 1:
+        return most_memory(wanted, [one.offer.gpu.uuid for one in group])
+    # A partition may have no UUID yet. It has been checked that the only entry is for it.
+    promised = next(iter(wanted.per_device.values()), wanted.memory_limit)
+    return None if promised is None else wanted.client_limit(promised)
+
+
+def _in_pci_order(group: Iterable[Claimed]) -> tuple[str, ...]:
+    """The UUIDs of whole GPUs, in the order in which CUDA numbers like cards."""
+    gpus = {one.offer.gpu.pci_address: one.offer.gpu.uuid for one in group}
+    return tuple(gpus[address] for address in sorted(gpus))
 
 
 def _enforced(

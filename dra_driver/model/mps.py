@@ -1,13 +1,14 @@
-"""An MPS control daemon: which device it serves, where it lives, and what its clients may take.
+"""An MPS control daemon: which devices it serves, where it lives, and what its clients may take.
 
-One daemon serves one GPU or MIG instance for one trust domain. Its directory, `ROOT/ID`, holds the
-description of this module in `daemon.json`, and the directories below.
+One daemon serves one GPU or MIG instance, or several GPUs of a claim, for one trust domain. Its
+directory, `ROOT/ID`, holds the description of this module in `daemon.json`, and the directories
+below.
 """
 
 import dataclasses
 import json
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -26,8 +27,10 @@ class Limits:
     """What each client of a daemon gets at most; None is all there is.
 
     `thread_percentage` is a share of the multiprocessors, from 1 to 100; 100 is no limit.
-    `memory_bytes` is device memory of one client process: the daemon knows whole MiB, and rounds
-    down.
+    `memory_bytes` is memory of each device for one client process: the daemon knows whole MiB, and
+    rounds down. All devices of a daemon have the same: it numbers its limits, and the numbers are
+    those of the client's own order of devices (seen with driver 580), so that a client that hides a
+    device, or turns the order, would have the limit of another one.
 
     Raises:
         errors.Rejected: a value is out of its range.
@@ -35,8 +38,6 @@ class Limits:
 
     thread_percentage: int | None = None
     memory_bytes: int | None = None
-    memory_by_device: tuple[int | None, ...] = ()
-    """Memory of each device of a daemon that has several, where they differ."""
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -45,20 +46,15 @@ class Limits:
             raise errors.Rejected(
                 f"active thread percentage {percentage}: expected a number from 1 to 100"
             )
-        for memory in (self.memory_bytes, *self.memory_by_device):
-            if memory is not None and memory < MIB:
-                raise errors.Rejected(
-                    f"pinned device memory limit of {memory} bytes: expected at least 1Mi"
-                )
+        if self.memory_bytes is not None and self.memory_bytes < MIB:
+            raise errors.Rejected(
+                f"pinned device memory limit of {self.memory_bytes} bytes: expected at least 1Mi"
+            )
 
-    def memory_of(self, number: int) -> int | None:
-        """The memory of the device with this number among those of the daemon, in bytes."""
-        return self.memory_by_device[number] if self.memory_by_device else self.memory_bytes
-
-    def memory_mib(self, number: int = 0) -> int | None:
-        """The memory of a device in MiB, rounded down."""
-        memory = self.memory_of(number)
-        return None if memory is None else memory // MIB
+    @property
+    def memory_mib(self) -> int | None:
+        """The memory of each device in MiB, rounded down."""
+        return None if self.memory_bytes is None else self.memory_bytes // MIB
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,9 +96,9 @@ class Daemon:
             )
 
     @property
-    def count(self) -> int:
-        """How many devices it serves."""
-        return self.device.count(",") + 1
+    def devices(self) -> tuple[str, ...]:
+        """The UUIDs of the devices that it serves."""
+        return tuple(self.device.split(","))
 
     @property
     def pipe_dir(self) -> str:
@@ -118,6 +114,11 @@ class Daemon:
     def log_dir(self) -> str:
         """Where it, and what watches over it, log."""
         return f"{self.directory}/log"
+
+    @property
+    def control_log(self) -> str:
+        """What it says itself."""
+        return f"{self.log_dir}/control.log"
 
     @property
     def shm_dir(self) -> str:
@@ -142,12 +143,24 @@ def daemon(
     )
 
 
+_ByDevice = Annotated[tuple[int | None, ...], pydantic.Field(exclude=True)]
+"""Of an earlier form: a limit for each number, in place of one for all. It is read, not written."""
+
+
+def _largest(memory: int | None, by_device: tuple[int | None, ...]) -> int | None:
+    """What the earlier form allowed at most on one of the devices."""
+    known = [one for one in by_device if one is not None]
+    if not by_device:
+        return memory
+    return max(known) if len(known) == len(by_device) else None
+
+
 class _StoredLimits(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
     thread_percentage: int | None
     memory_bytes: int | None
-    memory_by_device: tuple[int | None, ...] = ()
+    memory_by_device: _ByDevice = ()
 
 
 class _StoredDaemon(pydantic.BaseModel):
@@ -190,8 +203,7 @@ def decode(text: str) -> Daemon:
         shm_bytes=stored.shm_bytes,
         limits=Limits(
             stored.limits.thread_percentage,
-            stored.limits.memory_bytes,
-            stored.limits.memory_by_device,
+            _largest(stored.limits.memory_bytes, stored.limits.memory_by_device),
         ),
     )
 
@@ -209,9 +221,9 @@ class Ready(pydantic.BaseModel):
     start_time: int
     thread_percentage: int | None
     memory_bytes: int | None
-    memory_by_device: tuple[int | None, ...] = ()
+    memory_by_device: _ByDevice = ()
 
     @property
     def limits(self) -> Limits:
         """The limits that a client gets which connects now."""
-        return Limits(self.thread_percentage, self.memory_bytes, self.memory_by_device)
+        return Limits(self.thread_percentage, _largest(self.memory_bytes, self.memory_by_device))

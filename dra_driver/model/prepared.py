@@ -87,7 +87,8 @@ class MpsUse(_Frozen):
     """Devices, or a share of one, that a claim uses through an MPS daemon.
 
     `keys` tell devices and shares apart (`cdi.device_key`); `devices` are their names. `percent`
-    and `memory_bytes` are what each client process may take; None is all there is. With `exclusive`
+    and `memory_bytes` are what each client process may take, of memory on each of the devices at
+    most; None is all there is. With `exclusive`
     the whole GPUs among them are in the compute mode EXCLUSIVE_PROCESS meanwhile.
     """
 
@@ -98,7 +99,7 @@ class MpsUse(_Frozen):
     memory_bytes: int | None = None
     exclusive: bool = False
     gpus: tuple[str, ...] = ()
-    """UUIDs of the whole GPUs among the devices."""
+    """UUIDs of the whole GPUs among the devices, in PCI order."""
 
 
 class TimeSlice(_Frozen):

@@ -1,4 +1,4 @@
-"""A stand-in for `nvidia-cuda-mps-control`, and for the programs that connect to its daemon.
+"""A stand-in for `nvidia-cuda-mps-control`; `cuda_program` has the programs that connect to it.
 
 Run as a file it is the program: `-M -f`, `-M -d`, or commands on standard input; it imports only
 the standard library, since it is started for each question. What it answers, and how, is what the
@@ -6,7 +6,8 @@ real one of driver 580 was seen to do, except that it does not insist on being r
 Like the real one it forgets its limits when it ends, and takes its servers, which are processes,
 with it.
 
-`connect` is a CUDA program's `cuInit`.
+A number in a memory limit, the daemon's or the client's, is that of a device in the client's own
+order, whatever order the daemon has its devices in.
 """
 
 import contextlib
@@ -15,7 +16,6 @@ import json
 import os
 import pathlib
 import runpy
-import select
 import selectors
 import shlex
 import signal
@@ -28,12 +28,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 NAME = "nvidia-cuda-mps-control"
-_PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 _GPUS_VARIABLE = "SIMULATED_GPUS"
 _MIB = 1024**2
 _UNITS = {"K": 1024, "M": _MIB, "G": 1024 * _MIB, "B": 1}
 _ANSWER_SECONDS = 60
-_MESSAGE_BYTES = 65536
+MESSAGE_BYTES = 65536
 _QUESTION_SECONDS = 60.0
 _PERCENTAGE_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -59,57 +59,28 @@ class Caps:
 
     percentage: float = 100.0
     memory: int | None = None
+    """Of the first device."""
     others: dict[str, int | None] = dataclasses.field(default_factory=dict)
-    """Memory of devices other than the first, by number."""
+    """Of the others: by number for a daemon and its servers, by UUID for a client."""
 
-    def lowered(self, environment: Mapping[str, str]) -> "Caps":
-        """What is left of them for a client with these variables, which can only lower them."""
+    def of(self, number: int) -> int | None:
+        """Of the device with this number."""
+        return self.memory if number == 0 else self.others.get(str(number))
+
+    def lowered(self, environment: Mapping[str, str], devices: Sequence[str]) -> "Caps":
+        """What is left of them for a client with these variables, which can only lower them.
+
+        `devices` are the UUIDs of those that it sees, in its own order.
+        """
         percentage = float(environment.get(_PERCENTAGE_VARIABLE, self.percentage))
-        wanted = _size(environment.get(_MEMORY_VARIABLE, "").rpartition("=")[2])
-        memories = [memory for memory in (self.memory, wanted) if memory is not None]
-        return Caps(min(percentage, self.percentage), min(memories, default=None))
-
-
-class Client:
-    """A program that has called `cuInit`. Without a daemon it runs all the same, without caps."""
-
-    def __init__(self, caps: Caps, server: int | None, connection: socket.socket | None) -> None:
-        """`server` is the pid of its server; None: it runs without MPS."""
-        self.caps = caps
-        self.server = server
-        self._connection = connection
-
-    def is_usable(self) -> bool:
-        """Whether its context still works; it does not when its server is gone."""
-        if self._connection is None:
-            return True
-        readable, _, _ = select.select([self._connection], [], [], 0)
-        return not readable
-
-    def wait_unusable(self, seconds: float) -> bool:
-        """Wait for the end of its server; False if that still runs after this time."""
-        assert self._connection is not None  # noqa: S101 - else there is no server
-        return bool(select.select([self._connection], [], [], seconds)[0])
-
-    def close(self) -> None:
-        """End."""
-        if self._connection is not None:
-            self._connection.close()
-
-
-def connect(environment: Mapping[str, str]) -> Client:
-    """What a CUDA program with these variables gets."""
-    directory = environment.get(_PIPE_VARIABLE, "/tmp/nvidia-mps")  # noqa: S108 - as CUDA has it
-    connection = _connection()
-    try:
-        connection.connect(f"{directory}/control")
-        asked = {"client": {k: v for k, v in environment.items() if k.startswith("CUDA_MPS_")}}
-        _send(connection, asked)
-        answer = json.loads(connection.recv(_MESSAGE_BYTES))
-    except (OSError, ValueError):
-        connection.close()
-        return Client(Caps(), None, None)
-    return Client(Caps(answer["percentage"], answer["memory"]), answer["server"], connection)
+        entries = environment.get(_MEMORY_VARIABLE, "").split(",")
+        own = {name: _size(size) for name, _, size in (entry.partition("=") for entry in entries)}
+        left = []
+        for number, device in enumerate(devices):
+            known = (self.of(number), own.get(str(number)), own.get(device))
+            left.append(min((one for one in known if one is not None), default=None))
+        others = dict(zip(devices[1:], left[1:], strict=True))
+        return Caps(min(percentage, self.percentage), left[0], others)
 
 
 @dataclasses.dataclass(slots=True)
@@ -162,22 +133,25 @@ class Daemon:
         connection, _ = listener.accept()
         connection.settimeout(_QUESTION_SECONDS)
         try:
-            asked = json.loads(connection.recv(_MESSAGE_BYTES))
+            asked = json.loads(connection.recv(MESSAGE_BYTES))
         except (OSError, ValueError):
             asked = None
         if asked is None:
             connection.close()
         elif "client" in asked:
-            self._serve_client(connection, asked["client"])
+            self._serve_client(connection, asked["client"], asked.get("devices", ()))
         else:
             self._serve_person(connection, asked["commands"])
 
-    def _serve_client(self, connection: socket.socket, environment: Mapping[str, str]) -> None:
+    def _serve_client(
+        self, connection: socket.socket, environment: Mapping[str, str], seen: Sequence[str]
+    ) -> None:
         server = self._server or self._start_server()
         server.clients.append(connection)
-        caps = server.caps.lowered(environment)
-        answer = {"server": server.pid, "percentage": caps.percentage, "memory": caps.memory}
-        _answer(connection, answer)
+        served = _served()
+        devices = [device for device in seen if device in served] or served
+        caps = server.caps.lowered(environment, devices)
+        _answer(connection, {"server": server.pid, **dataclasses.asdict(caps)})
         self._selector.register(connection, selectors.EVENT_READ, self._forget_client)
 
     def _forget_client(self, connection: socket.socket) -> None:
@@ -284,8 +258,7 @@ def _percentage(caps: Caps, value: str | None) -> str:
 
 def _memory(caps: Caps, device: str, value: str | None) -> str:
     """Setting is not answered; what is no size takes the limit away. Only its devices are there."""
-    count = len(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))
-    if device not in map(str, range(count)):
+    if device not in map(str, range(len(_served()))):
         return ""
     if value is not None:
         held = _size(value) or None
@@ -294,11 +267,16 @@ def _memory(caps: Caps, device: str, value: str | None) -> str:
         else:
             caps.others[device] = held
         return ""
-    memory = caps.memory if device == "0" else caps.others.get(device)
+    memory = caps.of(int(device))
     if memory is None:
         return ""
     unit = next(unit for unit in "GMKB" if memory >= _UNITS[unit])
     return f"{memory // _UNITS[unit]}{unit}"
+
+
+def _served() -> list[str]:
+    """The devices of the daemon that this process is."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
 
 
 def _size(text: str) -> int | None:
@@ -306,22 +284,23 @@ def _size(text: str) -> int | None:
     return int(digits) * _UNITS[unit] if digits.isdecimal() else None
 
 
-def _connection() -> socket.socket:
+def open_socket() -> socket.socket:
     """A socket whose `connect` and `recv` wait, as a CUDA program's do, but not for ever."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-        connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _ANSWER_SECONDS, 0))
-    return connection
+        opened.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _ANSWER_SECONDS, 0))
+    return opened
 
 
-def _send(connection: socket.socket, message: Any) -> None:
+def send(connection: socket.socket, message: Any) -> None:
+    """Send one message."""
     connection.send(json.dumps(message).encode())
 
 
 def _answer(connection: socket.socket, message: Any) -> None:
     """Send, unless whoever asked has ended meanwhile."""
     with contextlib.suppress(OSError):
-        _send(connection, message)
+        send(connection, message)
 
 
 def _say(*words: Any) -> None:
@@ -331,10 +310,10 @@ def _say(*words: Any) -> None:
 
 def _ask(directory: pathlib.Path, commands: Sequence[str]) -> int:
     try:
-        with _connection() as connection:
+        with open_socket() as connection:
             connection.connect(str(directory / "control"))
-            _send(connection, {"commands": commands})
-            answer = json.loads(connection.recv(_MESSAGE_BYTES))
+            send(connection, {"commands": commands})
+            answer = json.loads(connection.recv(MESSAGE_BYTES))
     except (OSError, ValueError):
         sys.stderr.write("Cannot find MPS control daemon process\n")
         return 1
@@ -369,9 +348,9 @@ def _background(log_dir: pathlib.Path) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """The program; its exit status."""
-    directory = pathlib.Path(os.environ.get(_PIPE_VARIABLE, "/tmp/nvidia-mps"))  # noqa: S108
+    directory = pathlib.Path(os.environ.get(PIPE_VARIABLE, "/tmp/nvidia-mps"))  # noqa: S108
     if not stat.S_ISDIR(directory.stat().st_mode if directory.exists() else 0):
-        sys.stderr.write(f"Cannot access {_PIPE_VARIABLE}={directory}\n")
+        sys.stderr.write(f"Cannot access {PIPE_VARIABLE}={directory}\n")
         return 1
     if not {"-f", "-d"} & set(arguments):
         return _ask(directory, [line.strip() for line in sys.stdin if line.strip()])

@@ -9,7 +9,7 @@ from dra_driver.model import quantities
 PERCENT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
-_LIMIT = re.compile(r"(\w+)=(\d+)M")
+_LIMIT = re.compile(r"([\w-]+)=(\d+)M")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ def mps_limits(env: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def _amounts(text: str) -> str:
-    """`0=4096M,1=8192M` as `4Gi on device 0, 8Gi on device 1`; of one device just the amount."""
+    """`GPU-1=4096M,GPU-2=8192M` as `4Gi on GPU-1, 8Gi on GPU-2`; of one device just the amount."""
     found = _LIMIT.findall(text)
     amounts = {device: str(quantities.of_bytes(int(count) * 2**20)) for device, count in found}
     if len(amounts) == 1:
         return next(iter(amounts.values()))
-    return ", ".join(f"{amount} on device {device}" for device, amount in amounts.items()) or text
+    return ", ".join(f"{amount} on {device}" for device, amount in amounts.items()) or text

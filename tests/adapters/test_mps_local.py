@@ -240,6 +240,45 @@ def test_a_daemon_that_dies_at_once_is_never_ready_and_says_why(scene):
     assert mps_scene.runs_nothing(daemon)
 
 
+def test_the_reason_that_a_daemon_logs_before_it_ends_is_told_whole(scene):
+    daemon, launcher = scene.daemon(), scene.launcher()
+    lines = "echo first; echo no such device; echo see the manual; echo goodbye"
+    mps_scene.replace(scene.program, f"#!/bin/sh\n{lines}\nexit 3\n")
+    launcher.start(daemon)
+    polling.until(lambda: mps_scene.domain(daemon).problem())
+
+    reason = r"exit status 3; its log ends with: no such device \| see the manual \| goodbye$"
+    with pytest.raises(errors.Retryable, match=reason):
+        launcher.wait_ready(daemon, 0.01)
+
+
+def test_what_a_daemon_that_neither_answers_nor_ends_has_logged_is_told(scene):
+    daemon, launcher = scene.daemon(), scene.launcher()
+    mps_scene.replace(
+        scene.program,
+        '#!/bin/sh\n[ "$#" = 0 ] && exit 1\necho waits for the device\nexec sleep 600\n',
+    )
+    launcher.start(daemon)
+    log = pathlib.Path(daemon.control_log)
+    polling.until(lambda: log.exists() and log.read_text() != "")
+
+    with pytest.raises(errors.Retryable, match=r"its log ends with: waits for the device$"):
+        launcher.wait_ready(daemon, 0.01)
+
+
+def test_a_reason_is_told_no_more_once_the_daemon_is_ready(scene):
+    daemon, launcher = scene.daemon(), scene.launcher()
+    good = scene.program.read_text(encoding="utf-8")
+    mps_scene.replace(scene.program, "#!/bin/sh\necho out of order\nexit 3\n")
+    launcher.start(daemon)
+    polling.until(lambda: "out of order" in mps_scene.domain(daemon).problem())
+
+    mps_scene.replace(scene.program, good)
+    launcher.wait_ready(daemon, 60)
+
+    assert mps_scene.domain(daemon).problem() == ""
+
+
 def test_a_supervisor_whose_description_was_taken_away_does_not_start(scene):
     daemon = scene.daemon()
     domain = mps_scene.domain(daemon)

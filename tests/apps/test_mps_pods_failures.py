@@ -58,6 +58,17 @@ def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, pod
         launcher.wait_ready(daemon, patience.Patience(0.1))
 
 
+def test_the_reason_that_a_daemon_in_a_pod_logs_is_told_with_its_pod(launcher, pods, place):
+    mps_scene.replace(place.program, "#!/bin/sh\necho no such device\nexit 3\n")
+    daemon = place.daemon()
+    launcher.start(daemon)
+    polling.until(lambda: mps_scene.domain(daemon).problem())
+
+    reason = r"exit status 3; its log ends with: no such device; pod dra-driver/mps-.*: Running"
+    with pytest.raises(errors.Retryable, match=reason):
+        launcher.wait_ready(daemon, 0.01)
+
+
 def test_a_pod_that_ends_is_not_waited_for(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
@@ -104,6 +115,31 @@ def test_what_the_api_server_refuses_may_work_later(
         begun(launcher, daemon)
 
     started(launcher, daemon)
+
+
+def test_a_priority_class_that_is_not_there_is_named(launchers, pods, pods_cluster, place):
+    launcher = launchers.new(mps_priority_class="high")
+    text = "pods is forbidden: no PriorityClass with name high was found"
+    missing = options.Fault(status=403, reason="Forbidden", message=text)
+    with (
+        refusing(pods_cluster, "create", missing),
+        pytest.raises(errors.Retryable, match=r"Make the priority class high .*--mps-priority-cl"),
+    ):
+        launcher.start(place.daemon())
+
+
+def test_on_a_full_node_that_is_said_with_what_the_pod_wants(launcher, pods, place):
+    pods.broken = True
+    daemon = place.daemon()
+    launcher.start(daemon)
+    pods.fail("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
+
+    with pytest.raises(
+        errors.Retryable,
+        match=r"it has ended; pod .*: Failed, OutOfcpu, .*enough resource: cpu\. The node has no "
+        r"room for it: it requests cpu 10m and memory 128Mi .* evicts nobody\. It is tried again",
+    ):
+        launcher.wait_ready(daemon, 60)
 
 
 def test_a_service_account_that_is_not_there_is_named(launchers, pods, pods_cluster, place):

@@ -45,7 +45,7 @@ def test_containers_find_the_daemon_where_cuda_looks_for_it(host, users):
     assert variables == {
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{host.uuid()}=4096M",
         **{name: text for name, text in variables.items() if name.startswith("SIMULATED")},
     }
 
@@ -126,7 +126,7 @@ def test_daemons_of_two_claims_are_apart(host, users):
 def test_each_device_of_a_config_is_seen_by_the_daemon(host, users):
     ref = users.give(GPU, sharing_node.OTHER_GPU, configs=[LIMITED])
     host.prepare(ref)
-    assert set(host.described(ref).device.split(",")) == {host.uuid(0), host.uuid(1)}
+    assert set(host.described(ref).devices) == {host.uuid(0), host.uuid(1)}
     assert {host.card(number).compute_mode for number in (0, 1)} == {EXCLUSIVE}
     host.unprepare(ref)
     assert host.is_clean()
@@ -138,7 +138,8 @@ def test_each_device_of_a_config_leads_containers_to_the_daemon_with_all_limits(
     for key in (GPU, sharing_node.OTHER_GPU):
         assert host.gets(ref, key) == (30, 4)
         variables, _ = host.edits(ref, key)
-        assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
+        each = [f"{host.uuid(number)}=4096M" for number in (0, 1)]
+        assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == ",".join(each)
 
 
 def test_the_limit_of_one_device_is_not_forgotten(host, users):

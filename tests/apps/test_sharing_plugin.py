@@ -9,7 +9,7 @@ import pytest
 import sharing_node
 
 from dra_driver.adapters import mps_domain, pids
-from dra_driver.sim import gpu_state, mps_program
+from dra_driver.sim import cuda_program, gpu_state
 
 LIMITED = sharing_node.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
@@ -58,7 +58,7 @@ def gets(machine, ref):
         for one in device["containerEdits"]["mounts"]
         if one["containerPath"] == variables["CUDA_MPS_PIPE_DIRECTORY"]
     ]
-    client = mps_program.connect({**variables, **CHEATING, "CUDA_MPS_PIPE_DIRECTORY": pipe})
+    client = cuda_program.connect({**variables, **CHEATING, "CUDA_MPS_PIPE_DIRECTORY": pipe})
     client.close()
     assert client.server is not None, "it runs without MPS"
     return client.caps.percentage, client.caps.memory / sharing_node.GIB

@@ -60,7 +60,7 @@ def test_pods_that_no_quota_counts_may_not(verdict, name):
     body = changed(priorityClassName=name)
     if name is None:
         del body["spec"]["priorityClassName"]
-    text = "the kubelet plugin may make pods of the priority class system-node-critical only"
+    text = "the kubelet plugin may make pods of the priority class dra-driver-mps-daemon only"
     assert verdict("CREATE", body) == text
     assert verdict("DELETE", body) is None
 

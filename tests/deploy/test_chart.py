@@ -230,6 +230,7 @@ def test_the_default_values_are_the_defaults_of_the_driver_but_for_those_of_a_po
         "metrics_address",
         "mps_image",
         "mps_launcher",
+        "mps_priority_class",
         "mps_service_account",
         "node_name",
         "pod_namespace",

@@ -31,7 +31,7 @@ def test_the_pods_look_for_the_driver_where_the_plugin_does():
 
 
 def test_a_quota_bounds_how_many_pods_a_node_can_make():
-    """It counts the pods of their priority class, and no others of the chart but the plugin's."""
+    """It counts the pods of their priority class, and no others of the chart."""
     quota = chart.the(chart.objects(), "ResourceQuota", "-pods")
     assert quota["spec"]["hard"] == {"pods": "10000"}
     [scope] = quota["spec"]["scopeSelector"]["matchExpressions"]
@@ -42,7 +42,7 @@ def test_a_quota_bounds_how_many_pods_a_node_can_make():
         for body in chart.objects()
         if body["kind"] in ("DaemonSet", "Deployment")
     }
-    assert [kind for kind, name in classes.items() if name in scope["values"]] == ["DaemonSet"]
+    assert [kind for kind, name in classes.items() if name in scope["values"]] == []
 
 
 @pytest.mark.parametrize("values", [{"podQuota": 0}, {"settings": {"mpsLauncher": "process"}}])
@@ -67,6 +67,29 @@ def test_an_account_of_one_s_own_is_used_and_not_made():
     assert pod(values)["spec"]["serviceAccountName"] == "own"
     assert not {"own", ACCOUNT} & accounts(values).keys()
     assert constraints(values)["users"] == [f"system:serviceaccount:{chart.NAMESPACE}:own"]
+
+
+def priorities(values=None):
+    return {b["metadata"]["name"]: b for b in chart.objects(values) if b["kind"] == "PriorityClass"}
+
+
+def test_they_evict_no_pod_of_a_full_node_and_are_evicted_last():
+    made = priorities()[pod()["spec"]["priorityClassName"]]
+    # From this value on the kubelet ends other pods to admit one; what a user may make is below.
+    assert made["value"] < 2_000_000_000
+    assert made["value"] == 1_000_000_000
+    assert made["preemptionPolicy"] == "Never"
+    assert made["globalDefault"] is False
+
+
+def test_a_priority_class_of_one_s_own_is_used_and_not_made():
+    values = {"settings": {"mpsPriorityClass": "own"}}
+    assert pod(values)["spec"]["priorityClassName"] == "own"
+    assert priorities(values) == {}
+
+
+def test_without_pods_of_daemons_there_is_no_class_for_them():
+    assert priorities({"settings": {"mpsLauncher": "process"}}) == {}
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,26 @@ def test_where_a_class_is_not_known_nothing_is_said():
     assert warned(requests=requests, configs=[reviews.config(config_cases.mig())]) == []
 
 
+# Limits that differ
+
+
+def test_of_limits_that_differ_among_cards_the_largest_is_called_hard():
+    limits = {"0": "2Gi", "1": "6Gi"}
+    parameters = config_cases.mps(defaultPerDevicePinnedMemoryLimit=limits)
+    (text,) = warned(configs=[reviews.config(parameters)])
+    assert text == (
+        "spec.devices.config[0]: defaultPerDevicePinnedMemoryLimit: hard on each GPU is the "
+        "largest, 6Gi; a program can get around smaller ones by its variables: for hard ones write "
+        "a request and a config for each GPU"
+    )
+
+
+@pytest.mark.parametrize("limits", [{"0": "2Gi"}, {"0": "2Gi", "1": "2Gi"}])
+def test_of_one_limit_nothing_is_said(limits):
+    parameters = config_cases.mps(defaultPerDevicePinnedMemoryLimit=limits)
+    assert warned(configs=[reviews.config(parameters)]) == []
+
+
 # Selectors
 
 

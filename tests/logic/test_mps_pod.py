@@ -47,10 +47,31 @@ def test_it_runs_on_its_node_whatever_the_node_s_taints_and_belongs_to_it():
     spec, metadata = pod()["spec"], pod()["metadata"]
     assert spec["nodeName"] == "gpu-node-1.example.com"
     assert spec["tolerations"] == [{"operator": "Exists"}]
-    assert spec["priorityClassName"] == "system-node-critical"
     [owner] = metadata["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Node", "gpu-node-1.example.com")
     assert (owner["uid"], owner["controller"]) == ("node-uid", True)
+
+
+def test_it_has_the_priority_class_of_its_site_and_none_of_its_own():
+    assert "priorityClassName" not in pod()["spec"]
+    site = dataclasses.replace(SITE, priority_class="mps")
+    assert pod(site)["spec"]["priorityClassName"] == "mps"
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "expected"),
+    [
+        ("Failed", "OutOfcpu", True),
+        ("Failed", "OutOfpods", True),
+        ("Failed", "Evicted", False),
+        ("Failed", None, False),
+        ("Running", None, False),
+    ],
+)
+def test_a_pod_that_a_full_node_refuses_is_known_by_its_reason(phase, reason, expected):
+    body = there(phase=phase)
+    status = {"phase": phase} | ({} if reason is None else {"reason": reason})
+    assert mps_pod.has_no_room(body | {"status": status}) is expected
 
 
 def test_its_container_runs_the_supervisor_and_is_ready_when_the_daemon_is():

@@ -97,10 +97,33 @@ def test_the_devices_of_one_mps_config_have_one_daemon():
     (one,) = found.remembered.mps
     assert one == prepared.MpsUse(
         domain=one.domain, keys=("gpu-1", "gpu-0"), devices=("gpu-0", "gpu-1"), percent=40,
-        memory_bytes=None, exclusive=True, gpus=tuple(sorted(UUID.values())),
+        memory_bytes=None, exclusive=True, gpus=(UUID["gpu-0"], UUID["gpu-1"]),
     )  # fmt: skip
+    assert list(one.gpus) != sorted(one.gpus), "in PCI order, which is not that of the UUIDs here"
     assert found.mps.keys() == {one.domain}
     assert found.mps[one.domain].thread_percentage == 40
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({"defaultPinnedDeviceMemoryLimit": "4Gi"}, 4),
+        ({"defaultPerDevicePinnedMemoryLimit": {"0": "2Gi", "1": "6Gi"}}, 6),
+        ({"defaultPerDevicePinnedMemoryLimit": {"0": "2Gi", "1": "6Gi"}, "maxClients": 2}, 3),
+        (
+            {
+                "defaultPinnedDeviceMemoryLimit": "8Gi",
+                "defaultPerDevicePinnedMemoryLimit": {"1": "2Gi"},
+            },
+            8,
+        ),
+        ({"defaultPerDevicePinnedMemoryLimit": {"1": "2Gi"}}, None),
+    ],
+    ids=["one for all", "one for each", "several clients", "one lowered", "one without"],
+)
+def test_of_the_limits_of_several_cards_the_largest_is_what_the_daemon_holds(limits, most):
+    found = use(has("gpu-0"), has("gpu-1"), configs=[mps(**limits)])
+    assert found.memory_bytes == (most and most * 2**30)
 
 
 def test_a_device_that_serves_two_requests_is_set_up_once():

@@ -53,11 +53,7 @@ def test_the_file_has_a_version_and_plain_fields():
             "device": "MIG-11111111-2222-3333-4444-555555555555",
             "directory": "/state/mps/0123456789abcdef",
             "shm_bytes": 67108864,
-            "limits": {
-                "thread_percentage": 30,
-                "memory_bytes": 4294967296,
-                "memory_by_device": [],
-            },
+            "limits": {"thread_percentage": 30, "memory_bytes": 4294967296},
         },
     }
 
@@ -113,18 +109,31 @@ def test_memory_of_less_than_the_unit_is_rejected():
     ("size", "mib"), [(None, None), (10**9, 953), (10**7, 9), (10 * 1024**3, 10240)]
 )
 def test_memory_is_rounded_down_to_mib(size, mib):
-    assert mps.Limits(memory_bytes=size).memory_mib() == mib
+    assert mps.Limits(memory_bytes=size).memory_mib == mib
 
 
-def test_a_daemon_of_several_gpus_has_a_limit_for_each():
-    limits = mps.Limits(30, memory_by_device=(2**30, None))
+def test_a_daemon_may_have_several_gpus():
     several = mps.daemon(
-        root="/mps", daemon_id="0123456789abcdef", device="GPU-1,GPU-2", shm_bytes=0, limits=limits
+        root="/mps", daemon_id="0123456789abcdef", device="GPU-2,GPU-1", shm_bytes=0
     )
-    assert several.count == 2
-    assert [limits.memory_of(number) for number in (0, 1)] == [2**30, None]
-    assert [limits.memory_mib(number) for number in (0, 1)] == [1024, None]
+    assert several.devices == ("GPU-2", "GPU-1")
     assert mps.decode(mps.encode(several)) == several
+
+
+@pytest.mark.parametrize(
+    ("by_device", "most"),
+    [([], 4 * 2**30), ([2**30, 3 * 2**30], 3 * 2**30), ([2**30, None], None)],
+    ids=["one for all", "one for each", "none for one of them"],
+)
+def test_of_an_earlier_form_with_a_limit_for_each_device_the_largest_counts(by_device, most):
+    document = json.loads(mps.encode(DAEMON))
+    document["daemon"]["limits"]["memory_by_device"] = by_device
+    ready = mps.Ready(pid=1, start_time=2, thread_percentage=30, memory_bytes=4 * 2**30)
+    told = {**ready.model_dump(), "memory_by_device": by_device}
+
+    assert mps.decode(json.dumps(document)).limits == mps.Limits(30, most)
+    assert mps.Ready.model_validate_json(json.dumps(told)).limits == mps.Limits(30, most)
+    assert "memory_by_device" not in ready.model_dump_json()
 
 
 @pytest.mark.parametrize(

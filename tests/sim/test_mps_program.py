@@ -11,7 +11,7 @@ import polling
 import pytest
 
 from dra_driver.adapters import pids
-from dra_driver.sim import mps_program
+from dra_driver.sim import cuda_program, mps_program
 
 GIB = 1024**3
 
@@ -54,8 +54,9 @@ def ask(scene, place, *commands):
 
 @pytest.fixture
 def daemon(scene, place):
+    own = {**place, "CUDA_VISIBLE_DEVICES": "GPU-1"}
     process = subprocess.Popen(
-        [scene.program, "-M", "-f"], env=place, stdout=subprocess.PIPE, text=True
+        [scene.program, "-M", "-f"], env=own, stdout=subprocess.PIPE, text=True
     )
     assert "Starting control daemon using socket" in process.stdout.readline()
     yield process
@@ -166,7 +167,7 @@ def test_in_the_background_it_logs_to_a_file_and_leaves_its_pid(scene, place):
 
 
 def test_clients_share_a_server_which_is_a_process(scene, place, daemon):
-    first, second = mps_program.connect(place), mps_program.connect(place)
+    first, second = cuda_program.connect(place), cuda_program.connect(place)
 
     assert first.server == second.server
     assert ask(scene, place, "get_server_list") == f"{first.server}\n"
@@ -184,7 +185,7 @@ def test_a_client_can_lower_its_limits_and_not_raise_them(scene, place, daemon):
     )
 
     def caps(percentage, memory):
-        client = mps_program.connect(
+        client = cuda_program.connect(
             {
                 **place,
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage,
@@ -199,8 +200,55 @@ def test_a_client_can_lower_its_limits_and_not_raise_them(scene, place, daemon):
     assert caps("10", "GPU-1=512M") == mps_program.Caps(10, GIB // 2)
 
 
+@pytest.fixture
+def two_cards(scene, place):
+    """A daemon of two cards, the second in PCI order first; GPU-c is not one of them."""
+    own = {**place, "CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"}
+    process = subprocess.Popen(
+        [scene.program, "-M", "-f"], env=own, stdout=subprocess.PIPE, text=True
+    )
+    assert "Starting control daemon using socket" in process.stdout.readline()
+    yield
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("variables", "held"),
+    [
+        ({}, {"GPU-a": 2, "GPU-b": 4}),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"}, {"GPU-b": 2, "GPU-a": 4}),
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, {"GPU-b": 2, "GPU-a": 4}),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-b"}, {"GPU-b": 2}),
+        ({"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "GPU-b=1G"}, {"GPU-a": 2, "GPU-b": 1}),
+        (
+            {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "1=1G", "CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"},
+            {"GPU-b": 2, "GPU-a": 1},
+        ),
+    ],
+    ids=["as they are", "turned", "turned by number", "one hidden", "by UUID", "by number"],
+)
+def test_a_number_is_that_of_a_card_in_the_order_of_the_client(
+    scene, place, two_cards, variables, held
+):
+    ask(
+        scene,
+        place,
+        "set_default_device_pinned_mem_limit 0 2G",
+        "set_default_device_pinned_mem_limit 1 4G",
+    )
+    client = cuda_program.connect({**place, **variables}, ["GPU-a", "GPU-b", "GPU-c"])
+    client.close()
+    first, *others = held.values()
+    assert client.caps.memory == first * GIB
+    assert client.caps.others == {
+        name: gib * GIB for name, gib in zip(list(held)[1:], others, strict=True)
+    }
+
+
 def test_a_client_without_a_daemon_runs_without_limits(place):
-    client = mps_program.connect(place)
+    client = cuda_program.connect(place)
 
     assert (client.server, client.caps) == (None, mps_program.Caps(100, None))
     assert client.is_usable()
@@ -209,14 +257,14 @@ def test_a_client_without_a_daemon_runs_without_limits(place):
 
 def test_the_limits_outlive_a_server_and_its_clients_do_not(scene, place, daemon):
     ask(scene, place, "set_default_active_thread_percentage 30")
-    client = mps_program.connect(place)
+    client = cuda_program.connect(place)
     assert client.is_usable()
 
     os.kill(client.server, signal.SIGKILL)
 
     assert client.wait_unusable(60)
     polling.until(lambda: ask(scene, place, "get_server_list") == "")
-    again = mps_program.connect(place)
+    again = cuda_program.connect(place)
     assert again.server != client.server
     assert again.caps == mps_program.Caps(30, None)
     again.close()
@@ -224,7 +272,7 @@ def test_the_limits_outlive_a_server_and_its_clients_do_not(scene, place, daemon
 
 
 def test_a_client_that_ends_in_the_same_moment_as_its_server_does_no_harm(scene, place, daemon):
-    client = mps_program.connect(place)
+    client = cuda_program.connect(place)
     daemon.send_signal(signal.SIGSTOP)
     os.kill(client.server, signal.SIGKILL)
     polling.until(lambda: pids.find(client.server) is None)
@@ -246,7 +294,7 @@ def test_who_does_not_wait_for_an_answer_does_no_harm(scene, place, daemon, aske
 
 
 def test_quit_with_a_time_ends_clients_that_do_not_end(scene, place, daemon):
-    client = mps_program.connect(place)
+    client = cuda_program.connect(place)
 
     assert ask(scene, place, "quit -t 0") == ""
 
@@ -256,7 +304,7 @@ def test_quit_with_a_time_ends_clients_that_do_not_end(scene, place, daemon):
 
 
 def test_quit_waits_for_clients_that_end_by_themselves(scene, place, daemon):
-    client = mps_program.connect(place)
+    client = cuda_program.connect(place)
     quitting = subprocess.Popen([scene.program], stdin=subprocess.PIPE, env=place, text=True)
     quitting.stdin.write("quit\n")
     quitting.stdin.close()

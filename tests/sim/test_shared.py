@@ -27,7 +27,7 @@ def test_a_share_is_called_by_what_it_takes(consumed, shares, text):
         ("30", None, ("30 %",)),
         (None, "0=4096M", ("4Gi",)),
         ("30", "0=4097M", ("30 %", "4097Mi")),
-        ("30", "0=4096M,1=8192M", ("30 %", "4Gi on device 0, 8Gi on device 1")),
+        ("30", "GPU-a-1=4096M,GPU-b-2=8192M", ("30 %", "4Gi on GPU-a-1, 8Gi on GPU-b-2")),
         (None, "all of it", ("all of it",)),
     ],
 )

@@ -25,6 +25,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "dra-driver.mpsPriorityClass" -}}
+{{ default (printf "%s-mps-daemon" (include "dra-driver.fullname" .)) .Values.settings.mpsPriorityClass }}
+{{- end }}
+
 {{- define "dra-driver.mpsServiceAccount" -}}
 {{ default (printf "%s-mps-daemon" (include "dra-driver.fullname" .)) .Values.settings.mpsServiceAccount }}
 {{- end }}
@@ -150,6 +154,7 @@ connections before and some after its address is translated. Empty: not known. *
 {{- end }}
 {{- if eq .Values.settings.mpsLauncher "pod" }}
 {{- $_ := set $own "mpsServiceAccount" (include "dra-driver.mpsServiceAccount" .) }}
+{{- $_ := set $own "mpsPriorityClass" (include "dra-driver.mpsPriorityClass" .) }}
 {{- if not .Values.settings.mpsImagePullPolicy }}
 {{- $_ := set $own "mpsImagePullPolicy" .Values.image.pullPolicy }}
 {{- end }}
