@@ -24,8 +24,8 @@ _WRITE_RECORD = [
 _WRITE_SPEC = ["write .SPEC.new", "chmod .SPEC.new", "rename .SPEC.new"]
 PREPARE = [*_WRITE_RECORD, *_WRITE_SPEC, *_WRITE_RECORD]
 UNDO = [
-    *("remove .SPEC.new", "remove SPEC", "fsync cdi"),
-    *("remove .UID.json.new", "remove UID.json", "fsync claims"),
+    *("remove .SPEC.new", "remove SPEC"),
+    *("remove .UID.json.new", "remove UID.json"),
 ]
 """The steps that change files, as `Victim.steps` names them."""
 

@@ -228,7 +228,8 @@ class Preparer:
         try:
             record = self._store.records.get(ref.uid)
         except errors.Rejected as error:
-            aside = self._store.records.set_aside(ref.uid)
+            aside = self._store.records.keep_aside(ref.uid)
+            self._store.records.remove(ref.uid)
             self._log.error("record damaged; set aside", reason=str(error), file=str(aside))
             return
         if record is not None and record.devices != plan.entries and not record.rebuilt:

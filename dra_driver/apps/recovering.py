@@ -88,12 +88,12 @@ class Recovery:
         return None
 
     def _set_aside(self, uid: str, reason: str) -> None:
-        aside = None if reason == ABSENT else str(self._store.records.keep_aside(uid))
+        aside = None if reason == ABSENT else self._store.records.keep_aside(uid)
         self._log.error(
             "record of a claim cannot be read; rebuilding it",
             claim_uid=uid,
             reason=reason,
-            set_aside=aside,
+            set_aside=None if aside is None else str(aside),
         )
 
     def _rebuild_one(self, uid: str, claim: claims.ResourceClaim | None) -> None:

@@ -6,15 +6,13 @@ guessed at.
 """
 
 import enum
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import pydantic
 
 from dra_driver import errors
-from dra_driver.model import claims, mig
+from dra_driver.model import claims, mig, stored
 
 VERSION = 2
 _FIRST_VERSION = 1
@@ -154,8 +152,7 @@ def encode(record: Record) -> str:
     said = _said(body | {"devices": devices, "sharing": sharing}, _FIELDS_SINCE_2)
     later = said.keys() & _FIELDS_SINCE_2 or any(d.keys() & _DEVICE_FIELDS_SINCE_2 for d in devices)
     version = VERSION if later else _FIRST_VERSION
-    document = {"version": version, "checksum": _checksum(said), "record": said}
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+    return stored.encode("record", version, said)
 
 
 def _said(body: dict[str, Any], optional: frozenset[str]) -> dict[str, Any]:
@@ -168,24 +165,8 @@ def decode(text: str) -> Record:
     Raises:
         errors.Rejected: the text is damaged, or of a newer driver.
     """
-    try:
-        document: dict[str, Any] = json.loads(text)
-        version, checksum, body = document["version"], document["checksum"], document["record"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
-    if version not in (_FIRST_VERSION, VERSION):
-        raise errors.Rejected(
-            f"version {version!r} is not one that this driver reads ({VERSION} or less): "
-            "was it written by a newer driver?"
-        )
-    if checksum != _checksum(body):
-        raise errors.Rejected(f"checksum {checksum!r} does not match the content")
+    body = stored.decode(text, "record", (_FIRST_VERSION, VERSION))
     try:
         return Record.model_validate(body)
     except pydantic.ValidationError as error:
         raise errors.Rejected(f"content is not a record: {error}") from error
-
-
-def _checksum(body: Any) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

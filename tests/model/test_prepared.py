@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.model import claims, mig, prepared
+from dra_driver.model import claims, mig, prepared, stored
 
 DEVICE = prepared.PreparedDevice(
     requests=("gpu",), pool="node-1", device="gpu-0",
@@ -100,7 +100,7 @@ def test_content_that_is_no_object_is_refused(body):
 
 
 def _document(body):
-    return json.dumps({"version": 1, "checksum": prepared._checksum(body), "record": body})
+    return json.dumps({"version": 1, "checksum": stored.checksum(body), "record": body})
 
 
 def test_a_record_names_its_claim():
