@@ -9,7 +9,15 @@ import threading
 
 from dra_driver import settings
 from dra_driver.adapters import ledgers, locks, nvml_compute, nvml_mig, processes, records
-from dra_driver.apps import inventory, orphans, partitioning, preparing, recovering, sharing
+from dra_driver.apps import (
+    inventory,
+    mending,
+    orphans,
+    partitioning,
+    preparing,
+    recovering,
+    sharing,
+)
 from dra_driver.logic import cdi, planning, staleness
 from dra_driver.model import claims, mig
 from dra_driver.sim import gpu_operations, gpu_state, hardware
@@ -113,6 +121,12 @@ class Node:
             stopping=self.stopping,
             on_change=lambda: None,
         )
+        self.mender = mending.Mender(
+            self.identity,
+            self.store,
+            offers=lambda: self.gpus.snapshot.offered,
+            divisions=lambda: self.gpus.snapshot.divisions,
+        )
         self.orphans = orphans.Orphans(
             self.gpus,
             self.store.records,
@@ -124,12 +138,8 @@ class Node:
         )
 
     def recover(self, *, listed=True):
-        recovering.Recovery(
-            self.identity,
-            self.store,
-            claim_list=self.api.everywhere if listed else list,
-            offers=lambda: self.gpus.snapshot.offered,
-        ).run()
+        claim_list = self.api.everywhere if listed else list
+        recovering.Recovery(self.store, self.mender, claim_list).run()
 
     def clean(self):
         """What is done for instances at each look, and after each complete list of claims."""

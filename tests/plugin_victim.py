@@ -22,7 +22,7 @@ _WRITE_RECORD = [
     "fsync claims",
 ]
 _WRITE_SPEC = ["write .SPEC.new", "chmod .SPEC.new", "rename .SPEC.new"]
-PREPARE = [*_WRITE_RECORD, *_WRITE_SPEC, *_WRITE_RECORD]
+PREPARE = [*_WRITE_RECORD, *_WRITE_SPEC]
 UNDO = [
     *("remove .SPEC.new", "remove SPEC"),
     *("remove .UID.json.new", "remove UID.json"),

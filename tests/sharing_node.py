@@ -32,6 +32,7 @@ from dra_driver.adapters import (
 )
 from dra_driver.apps import (
     inventory,
+    mending,
     mps_health,
     orphans,
     partitioning,
@@ -169,6 +170,12 @@ class Node(mig_node.Node):
             stopping=self.stopping,
             on_change=lambda: None,
         )
+        self.mender = mending.Mender(
+            self.identity,
+            self.store,
+            offers=lambda: self.gpus.snapshot.offered,
+            divisions=lambda: self.gpus.snapshot.divisions,
+        )
         self.orphans = orphans.Orphans(
             self.gpus,
             self.store.records,
@@ -192,13 +199,7 @@ class Node(mig_node.Node):
 
     def start(self):
         """What the driver does when it starts, before it answers."""
-        recovering.Recovery(
-            self.identity,
-            self.store,
-            claim_list=self.api.everywhere,
-            offers=lambda: self.gpus.snapshot.offered,
-            divisions=lambda: self.gpus.snapshot.divisions,
-        ).run()
+        recovering.Recovery(self.store, self.mender, self.api.everywhere).run()
         self.orphans.remove_daemons()
         self.orphans.settle()
         return self

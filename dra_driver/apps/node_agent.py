@@ -29,10 +29,12 @@ from dra_driver.adapters import (
     sysfs,
 )
 from dra_driver.apps import (
+    card_settings,
     device_status,
     doctor_cluster,
     fetching,
     inventory,
+    mending,
     mps_health,
     mps_pods,
     offers,
@@ -44,9 +46,10 @@ from dra_driver.apps import (
     reconciling,
     recovering,
     sharing,
+    specs,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
-from dra_driver.model import claims, devices, prepared, quantities, shares
+from dra_driver.model import claims, prepared, quantities
 
 T = TypeVar("T")
 
@@ -66,7 +69,7 @@ class Hardware:
 
     nvml: nvml.Nvml
     place: sysfs.Sysfs
-    injector: preparing.Injector
+    injector: specs.Injector
     driver: driver_root.Root
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
@@ -130,6 +133,12 @@ class NodeAgent:
         self._health = self._make_health(launcher)
         self._effects = self._make_effects(hardware, launcher)
         self._preparer = self._make_preparer()
+        self._mender = mending.Mender(
+            self._node,
+            self._store,
+            offers=lambda: self._gpus.snapshot.offered,
+            divisions=lambda: self._gpus.snapshot.divisions,
+        )
         self._orphans = self._make_orphans()
         self._reconciler = self._make_reconciler()
 
@@ -156,13 +165,7 @@ class NodeAgent:
         """Start everything, in order; `ready` is called when claims can be prepared."""
         self._gpus.start()
         self._gpus.wait_first(WAIT_FOR_GPUS)
-        recovering.Recovery(
-            self._node,
-            self._store,
-            claim_list=self._claims.everywhere,
-            offers=lambda: self._gpus.snapshot.offered,
-            divisions=lambda: self._gpus.snapshot.divisions,
-        ).run()
+        recovering.Recovery(self._store, self._mender, self._claims.everywhere).run()
         self._orphans.remove_daemons()
         self._orphans.settle()
         # What was not reported before the last stop; nothing is written that is there already.
@@ -265,8 +268,8 @@ class NodeAgent:
             hardware.nvml,
             hardware.place,
             self._books,
-            _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
-            _shares(config),
+            card_settings.rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
+            card_settings.shares_of(config),
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -354,40 +357,6 @@ class NodeAgent:
 
     def _unprepare(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
         self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)
-
-
-def _rule(
-    config: settings.KubeletPlugin, default: T, values: Iterable[T | None]
-) -> Callable[[devices.Gpu], T]:
-    """What the settings have for a GPU: the default, or the value of a rule that matches.
-
-    Raises:
-        errors.Fatal: a selector is wrong.
-    """
-    if not config.gpus:
-        return lambda _: default
-    # CEL takes long to load and much memory, and most nodes have no selectors.
-    from dra_driver.logic import gpu_rules  # noqa: PLC0415
-
-    selectors = (rule.selector for rule in config.gpus)
-    rules = zip(selectors, values, strict=True)
-    return gpu_rules.compiled(config.driver_name, default, rules).of
-
-
-def _shares(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], shares.Shares | None]:
-    """How the settings divide a GPU."""
-    text_of = _rule(config, config.shares, [rule.shares for rule in config.gpus])
-    enforcement_of = _rule(
-        config, config.share_enforcement, [rule.share_enforcement for rule in config.gpus]
-    )
-
-    def of(gpu: devices.Gpu) -> shares.Shares | None:
-        text = text_of(gpu)
-        if text == "off":
-            return None
-        return shares.Shares(shares.parse_count(text), enforcement_of(gpu))
-
-    return of
 
 
 def _boot_id(path: pathlib.Path) -> str:

@@ -2,27 +2,41 @@
 
 Everything is keyed by the claim's UID. The record of a claim is written before the first effect and
 removed after the last one is undone, so that a process that dies in between leaves enough behind.
-Order of a prepare: record (started), MIG instances, time slices and MPS daemons, CDI spec, record
-(completed). Unprepare is the same backwards.
+Order of a prepare: record (started), MIG instances, time slices and MPS daemons, record
+(completed), CDI spec; a claim that needs no more than its spec has no first record. Unprepare is
+the same backwards.
 """
 
 import dataclasses
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files, locks, records
-from dra_driver.apps import inventory, partitioning, releases, sharing
+from dra_driver.adapters import locks, records
+from dra_driver.apps import (
+    inventory,
+    partitioning,
+    rebuilding,
+    releases,
+    sharing,
+    specs,
+    undoing,
+)
 from dra_driver.logic import cdi, planning
-from dra_driver.model import claims, devices, prepared, shares
+from dra_driver.model import claims, prepared, shares
 
 T = TypeVar("T")
 
+Others = Sequence[prepared.Record]
+"""The records of all other claims."""
+
 LOOK_AGAIN = 1.0
 """Seconds between looks at what a call is waiting for, when nothing says that it has changed."""
+ANSWER_SECONDS = 3.0
+"""How long the API may take to tell of a claim of which nothing on the node does."""
 
 
 class ClaimSource(Protocol):
@@ -33,18 +47,6 @@ class ClaimSource(Protocol):
 
         Raises:
             errors.Retryable: the API server did not answer until `deadline` (monotonic seconds).
-        """
-
-
-class Injector(Protocol):
-    """Knows what a container needs to use GPUs."""
-
-    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
-        """The edits for GPUs and instances by device name.
-
-        Raises:
-            errors.Rejected: something that they need is not as it must be.
-            errors.Retryable: something that they need is missing on the node.
         """
 
 
@@ -62,7 +64,7 @@ class Store:
 class Effects:
     """What is done on the node for a claim."""
 
-    injector: Injector
+    injector: specs.Injector
     partitioner: partitioning.Partitioner
     sharer: sharing.Sharer
 
@@ -90,9 +92,21 @@ class Preparer:
         self._store = store
         self._source = source
         self._gpus = gpus
-        self._injector = effects.injector
         self._partitioner = effects.partitioner
         self._sharer = effects.sharer
+        self._injector = effects.injector
+        self._specs = specs.Specs(store.cdi_dir, node.driver_name)
+        self._rebuilder = rebuilding.Rebuilder(
+            node,
+            store.records,
+            self._specs,
+            boot_id=store.boot_id,
+            offers=lambda: gpus.snapshot.offered,
+            divisions=lambda: gpus.snapshot.divisions,
+        )
+        self._undoer = undoing.Undoer(
+            store.records, self._specs, self._rebuilder, effects.partitioner, effects.sharer
+        )
         self._stopping = stopping
         self._on_change = on_change
         self._on_prepared = on_prepared
@@ -131,7 +145,7 @@ class Preparer:
         with self._store.locks.hold([f"claim {ref.uid}"], seconds=_left(deadline)):
             if not only_if():
                 return
-            self._patiently(deadline, lambda: self._undo_locked(ref.uid, deadline))
+            self._patiently(deadline, lambda: self._undo_locked(ref, deadline))
         self._releases.tell()
         self._on_change()
 
@@ -151,45 +165,60 @@ class Preparer:
     def _attempt(
         self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float
     ) -> tuple[prepared.PreparedDevice, ...]:
-        plan = self._plan(ref, claim, deadline)
+        # With the claim's lock held: what is remembered of it does not change any more.
+        before = self._rebuilder.recorded(ref.uid, lambda: claim)
+        plan = self._plan(ref, claim, before, deadline)
         if not plan.entries:
             return ()
-        cards = plan.cards | self._recorded_cards(ref.uid)
+        cards = plan.cards | _cards(before)
         with self._store.locks.hold(cards, seconds=_left(deadline)):
-            self._refuse_held(ref, plan, deadline)
-            self._refuse_contradictions(ref, plan, deadline)
-            self._drop_other(ref, plan)
-            return self._carry_out(ref, plan, deadline)
+            others, _ = self._undoer.others(ref.uid)
+            self._refuse_held(ref, plan, others, deadline)
+            self._refuse_contradictions(ref, plan, before, others, deadline)
+            if before is not None and not _is_for(before, plan):
+                self._log.warning("claim was allocated anew; undoing the earlier prepare")
+                self._undoer.undo(ref.uid, before)
+                before = None
+            self._carry_out(ref, plan, before, others, deadline)
+        return plan.entries
 
     def _plan(
-        self, ref: claims.ClaimRef, claim: claims.ResourceClaim, deadline: float
+        self,
+        ref: claims.ClaimRef,
+        claim: claims.ResourceClaim,
+        before: prepared.Record | None,
+        deadline: float,
     ) -> planning.Plan:
         """The plan; a device that is not known may have appeared since the last look."""
         try:
-            return self._planned(ref, claim, self._gpus.snapshot)
+            return self._planned(ref, claim, before, self._gpus.snapshot)
         except planning.UnknownDevice as error:
             snapshot = self._gpus.look_within(_left(deadline))
             if (reason := snapshot.why_missing(error.device)) is not None:
                 raise errors.Retryable(f"claim {ref}: {reason}") from error
-            return self._planned(ref, claim, snapshot)
+            return self._planned(ref, claim, before, snapshot)
 
     def _planned(
-        self, ref: claims.ClaimRef, claim: claims.ResourceClaim, snapshot: inventory.Snapshot
+        self,
+        ref: claims.ClaimRef,
+        claim: claims.ResourceClaim,
+        before: prepared.Record | None,
+        snapshot: inventory.Snapshot,
     ) -> planning.Plan:
-        record = self._recorded(ref.uid)
         # Shares that are prepared stay shares, also when the settings make none any more.
         held = {
             device.device: shares.Shares()
-            for device in (record.devices if record else ())
+            for device in (before.devices if before else ())
             if device.share_id is not None
         }
         divisions = {**held, **snapshot.divisions}
-        return planning.plan(ref, claim, self._node, snapshot.offered, divisions, record)
+        return planning.plan(ref, claim, self._node, snapshot.offered, divisions, before)
 
-    def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float) -> None:
+    def _refuse_held(
+        self, ref: claims.ClaimRef, plan: planning.Plan, others: Others, deadline: float
+    ) -> None:
         """Refuse a device that another claim has; one that is being given back is waited for."""
-        known = self._store.records.contents().records.values()
-        for holding in planning.holdings(plan, ref.uid, known):
+        for holding in planning.holdings(plan, ref.uid, others):
             claim = self._source.fetch(holding.holder, deadline)
             if planning.is_held_in_earnest(holding, claim, self._node):
                 raise errors.Rejected(
@@ -203,13 +232,16 @@ class Preparer:
             )
 
     def _refuse_contradictions(
-        self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float
+        self,
+        ref: claims.ClaimRef,
+        plan: planning.Plan,
+        before: prepared.Record | None,
+        others: Others,
+        deadline: float,
     ) -> None:
         """Refuse shares of which there are too many, and settings that two claims want unlike."""
-        record = self._recorded(ref.uid)
-        if record is not None and planning.has_shares(record, plan.entries):
+        if before is not None and planning.has_shares(before, plan.entries):
             return
-        others = self._others(ref.uid)
         for found in (
             *planning.over_use(plan, others, self._gpus.snapshot.divisions),
             *planning.interval_conflicts(plan, others),
@@ -223,23 +255,14 @@ class Preparer:
                     )
             raise errors.Rejected(f"claim {ref}: {found.problem}. {found.remedy}")
 
-    def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
-        """Undo what was prepared for an earlier allocation of the same claim."""
-        try:
-            record = self._store.records.get(ref.uid)
-        except errors.Rejected as error:
-            aside = self._store.records.keep_aside(ref.uid)
-            self._store.records.remove(ref.uid)
-            self._log.error("record damaged; set aside", reason=str(error), file=str(aside))
-            return
-        if record is not None and record.devices != plan.entries and not record.rebuilt:
-            self._log.warning("claim was allocated anew; undoing the earlier prepare")
-            self._undo(ref.uid)
-
     def _carry_out(
-        self, ref: claims.ClaimRef, plan: planning.Plan, deadline: float
-    ) -> tuple[prepared.PreparedDevice, ...]:
-        before = self._store.records.get(ref.uid)
+        self,
+        ref: claims.ClaimRef,
+        plan: planning.Plan,
+        before: prepared.Record | None,
+        others: Others,
+        deadline: float,
+    ) -> None:
         in_use = before is not None and self._may_be_in_use(before, plan)
         record = prepared.Record(
             uid=ref.uid,
@@ -253,29 +276,21 @@ class Preparer:
         )
         try:
             if not in_use:
-                self._partitioner.disown(before.partitions if before else (), self._others(ref.uid))
+                self._partitioner.disown(before.partitions if before else (), others)
                 record = self._make(record, plan)
             elif before and before.sharing != record.sharing:
                 self._store.records.write(record)
-            # Also for a claim that is prepared already: a daemon may have ended meanwhile, and
-            # after a reboot the directory of specs is empty.
+            # Also for a claim that is prepared already: a daemon may have ended meanwhile.
             shared = self._sharer.set_up(
-                record,
-                _uuids(record, plan),
-                self._others(ref.uid),
-                plan.needs.mps,
-                _left(deadline),
+                record, _uuids(record, plan), others, plan.needs.mps, _left(deadline)
             )
-            self._write_spec(record, plan, shared)
-            if before != record:
-                self._store.records.write(record)
+            self._conclude(record, plan, shared, is_new=before != record)
         except BaseException:
             if not in_use:
-                self._undo_after_failure(ref.uid)
+                self._undoer.after_failure(ref.uid)
             raise
         self._on_change()
         self._on_prepared(record)
-        return plan.entries
 
     def _may_be_in_use(self, record: prepared.Record, plan: planning.Plan) -> bool:
         """Whether containers may run: whatever fails then must not take their devices away.
@@ -290,8 +305,13 @@ class Preparer:
         )
 
     def _make(self, record: prepared.Record, plan: planning.Plan) -> prepared.Record:
-        """Whatever the claim needs, remembered first; with what is known of it afterwards."""
-        self._store.records.write(record.model_copy(update={"phase": prepared.Phase.STARTED}))
+        """Whatever the claim needs, remembered first; with what is known of it afterwards.
+
+        Of a claim that needs no more than its spec nothing has to be taken back that its record,
+        which is written before the spec, does not tell of.
+        """
+        if record.partitions or record.sharing:
+            self._store.records.write(record.model_copy(update={"phase": prepared.Phase.STARTED}))
         for entry in plan.entries:
             if entry.kind == "gpu" and not entry.admin_access:
                 self._partitioner.make_whole(plan.offers[entry.device])
@@ -300,82 +320,52 @@ class Preparer:
         ]
         return record.model_copy(update={"partitions": tuple(made)})
 
-    def _write_spec(
-        self, record: prepared.Record, plan: planning.Plan, shared: Mapping[str, cdi.Edits]
+    def _conclude(
+        self,
+        record: prepared.Record,
+        plan: planning.Plan,
+        shared: Mapping[str, cdi.Edits],
+        *,
+        is_new: bool,
     ) -> None:
-        partitions = {one.device: one for one in record.partitions}
-        grants = {
-            name: devices.Grant(offer.gpu, partitions[name].instance, partitions[name].profile)
-            if name in partitions
-            else devices.Grant(offer.gpu)
-            for name, offer in plan.offers.items()
-        }
-        keys = {cdi.device_key(entry.device, entry.share_id): entry for entry in plan.entries}
-        injection = self._injector.injection(grants)
-        injection = cdi.Injection(
-            injection.common,
-            {
-                key: injection.devices[entry.device].and_also(shared.get(key, cdi.Edits()))
-                for key, entry in keys.items()
-            },
-        )
-        files.write(
-            self._spec_path(record.uid),
-            cdi.spec(self._node.driver_name, record.uid, injection),
-            mode=0o644,
-            durable=False,
-        )
+        """Remember that all is made, and let the container runtime know.
 
-    def _undo_locked(self, uid: str, deadline: float) -> None:
+        The record comes first: of a spec without a record nobody knew what it is for. A record
+        without its spec is whole, and says all that is to stand in it: it is written by the next
+        prepare, and when the driver starts. What is there already is not written again.
+        """
+        gpus = {name: offer.gpu for name, offer in plan.offers.items()}
+        # Device nodes are looked at before anything is said to be ready.
+        text = specs.text(self._node.driver_name, self._injector, record, gpus, shared)
+        if is_new:
+            self._store.records.write(record)
+        self._specs.put(record.uid, text)
+
+    def _undo_locked(self, ref: claims.ClaimRef, deadline: float) -> None:
         # Read with the claim's lock held: what is recorded does not change any more.
-        with self._store.locks.hold(self._recorded_cards(uid), seconds=_left(deadline)):
-            self._undo(uid)
+        record = self._rebuilder.recorded(ref.uid, lambda: self._found(ref, deadline))
+        with self._store.locks.hold(_cards(record), seconds=_left(deadline)):
+            self._undoer.undo(ref.uid, record)
 
-    def _undo(self, uid: str) -> None:
-        files.remove(self._spec_path(uid))
-        record = self._recorded(uid)
-        if record is not None:
-            self._refuse_unknown_sharers(record)
-            others = self._others(uid)
-            self._sharer.take_down(record, others)
-            for partition in reversed(record.partitions):
-                self._partitioner.unmake(partition, others)
-        self._store.records.remove(uid)
-
-    def _refuse_unknown_sharers(self, record: prepared.Record) -> None:
-        """Take nothing down that a claim may share whose record cannot be read."""
-        damaged = self._store.records.contents().damaged.keys() - {record.uid}
-        if damaged and any(device.share_id for device in record.devices):
-            raise errors.Retryable(
-                f"the records of claims {', '.join(sorted(damaged))} are damaged, so it is not "
-                "known what they share with this one. Restart the driver: it rebuilds them"
-            )
-
-    def _others(self, uid: str) -> list[prepared.Record]:
-        """The records of all other claims."""
-        known = self._store.records.contents().records
-        return [record for other, record in known.items() if other != uid]
-
-    def _undo_after_failure(self, uid: str) -> None:
-        """Undo; where that fails too, the record stays, and the next call undoes."""
+    def _found(self, ref: claims.ClaimRef, deadline: float) -> claims.ResourceClaim | None:
+        """The claim, if the API tells of it soon: an unprepare does without."""
         try:
-            self._undo(uid)
+            return self._source.fetch(ref, min(deadline, time.monotonic() + ANSWER_SECONDS))
         except errors.DriverError as error:
-            self._log.error("not all could be undone; the next call tries it", reason=str(error))
-
-    def _recorded(self, uid: str) -> prepared.Record | None:
-        try:
-            return self._store.records.get(uid)
-        except errors.Rejected:
-            # What cannot be read is told of, and set aside, by the next prepare or start.
+            self._log.warning("the API does not tell what a claim has", reason=str(error))
             return None
 
-    def _recorded_cards(self, uid: str) -> frozenset[str]:
-        record = self._recorded(uid)
-        return planning.cards(record) if record else frozenset()
 
-    def _spec_path(self, uid: str) -> pathlib.Path:
-        return self._store.cdi_dir / cdi.file_name(self._node.driver_name, uid)
+def _cards(record: prepared.Record | None) -> frozenset[str]:
+    return planning.cards(record) if record else frozenset()
+
+
+def _is_for(record: prepared.Record, plan: planning.Plan) -> bool:
+    """Whether a claim was prepared for this plan; of a rebuilt one the requests may be missing."""
+    if not record.rebuilt:
+        return record.devices == plan.entries
+    mine = {(one.device, one.share_id) for one in record.devices}
+    return mine == {(one.device, one.share_id) for one in plan.entries}
 
 
 def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:

@@ -10,7 +10,7 @@ import plugin_process
 import pytest
 
 from dra_driver.adapters import locks, records
-from dra_driver.apps import preparing, recovering
+from dra_driver.apps import mending, preparing, recovering
 from dra_driver.logic import planning
 from dra_driver.model import claims, prepared
 from dra_driver.sim.api import options
@@ -164,12 +164,13 @@ def test_a_damaged_record_is_rebuilt_from_its_spec_when_claims_cannot_be_listed(
 def test_a_rebuilt_claim_whose_prepare_fails_keeps_its_devices(scene):
     scene.damage()
     kubelet = scene.start()
-    scene.plugin.expects("prepare failed unexpectedly")
     scene.machine.spec_path(scene.ref).unlink()
     scene.machine.cdi.rmdir()
-    assert str(scene.machine.cdi) in kubelet.refusal(scene.ref)
+    refusal = kubelet.refusal(scene.ref)
+    assert f"{scene.machine.spec_path(scene.ref)} cannot be written: No such file" in refusal
+    assert "restart the driver's pod" in refusal
     scene.machine.cdi.mkdir()
-    assert scene.machine.record(scene.ref).rebuilt
+    assert scene.machine.record(scene.ref) is not None
     scene.works_as_before(kubelet)
 
 
@@ -282,12 +283,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
     aside = own_machine.records / f"{damaged.uid}.json.damaged-0"
     # What a start does then, without the start: that takes long.
     claim = claims.parse(own_cluster.get_claim(damaged))
-    recovery = recovering.Recovery(
-        planning.Node(api_cluster.DRIVER, api_cluster.NODE),
-        store_in(own_machine.records, own_machine.cdi),
-        claim_list=lambda: [claim],
-        offers=dict,
-    )
+    recovery = recovery_in(store_in(own_machine.records, own_machine.cdi), lambda: [claim])
     for number in itertools.count(1):
         died = victim.dies_at_start(number)
         if died:
@@ -321,12 +317,16 @@ def store_in(records_dir, cdi_dir):
     )
 
 
+def recovery_in(store, claim_list):
+    node = planning.Node(api_cluster.DRIVER, api_cluster.NODE)
+    return recovering.Recovery(store, mending.Mender(node, store, offers=dict), claim_list)
+
+
 class OtherInstance:
     """What another live instance does while this one recovers."""
 
     def __init__(self, tmp_path):
         (tmp_path / "cdi").mkdir()
-        self.node = planning.Node("gpu.nvidia.com", "node-1")
         self.store = store_in(tmp_path / "claims", tmp_path / "cdi")
         self.record = prepared.Record(
             uid="uid-1",
@@ -344,7 +344,7 @@ class OtherInstance:
             action()
             return []
 
-        recovering.Recovery(self.node, self.store, claim_list=claim_list, offers=dict).run()
+        recovery_in(self.store, claim_list).run()
 
 
 def test_a_claim_that_another_instance_prepares_meanwhile_keeps_its_record(tmp_path):
