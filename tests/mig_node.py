@@ -10,12 +10,14 @@ import threading
 from dra_driver import settings
 from dra_driver.adapters import ledgers, locks, nvml_compute, nvml_mig, processes, records
 from dra_driver.apps import (
+    device_users,
     inventory,
     mending,
     orphans,
     partitioning,
     preparing,
     recovering,
+    restoring,
     sharing,
 )
 from dra_driver.logic import cdi, planning, staleness
@@ -121,18 +123,25 @@ class Node:
             stopping=self.stopping,
             on_change=lambda: None,
         )
-        self.mender = mending.Mender(
+        self.users = device_users.DeviceUsers(
+            self.nvml, self.gpus, processes.Processes(self.proc).describe
+        )
+        self.restorer = restoring.Restorer(
             self.identity,
             self.store,
-            offers=lambda: self.gpus.snapshot.offered,
-            divisions=lambda: self.gpus.snapshot.divisions,
+            self.gpus,
+            found.injector,
+            self.sharer,
+            leaving=lambda: self.preparer.leaving,
         )
+        self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(
             self.gpus,
-            self.store.records,
+            self.store,
             self.books,
-            self.held,
             self.effects,
+            self.mender,
+            self.users,
             adopt=adopt,
             on_change=lambda: None,
         )

@@ -31,6 +31,7 @@ from dra_driver.adapters import (
     records,
 )
 from dra_driver.apps import (
+    device_users,
     inventory,
     mending,
     mps_health,
@@ -38,6 +39,7 @@ from dra_driver.apps import (
     partitioning,
     preparing,
     recovering,
+    restoring,
     sharing,
 )
 from dra_driver.logic import cdi, planning
@@ -170,18 +172,25 @@ class Node(mig_node.Node):
             stopping=self.stopping,
             on_change=lambda: None,
         )
-        self.mender = mending.Mender(
+        self.users = device_users.DeviceUsers(
+            self.nvml, self.gpus, processes.Processes(self.proc).describe
+        )
+        self.restorer = restoring.Restorer(
             self.identity,
             self.store,
-            offers=lambda: self.gpus.snapshot.offered,
-            divisions=lambda: self.gpus.snapshot.divisions,
+            self.gpus,
+            found.injector,
+            self.sharer,
+            leaving=lambda: self.preparer.leaving,
         )
+        self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(
             self.gpus,
-            self.store.records,
+            self.store,
             self.books,
-            self.held,
             effects,
+            self.mender,
+            self.users,
             adopt=False,
             on_change=lambda: None,
         )
@@ -200,6 +209,7 @@ class Node(mig_node.Node):
     def start(self):
         """What the driver does when it starts, before it answers."""
         recovering.Recovery(self.store, self.mender, self.api.everywhere).run()
+        self.restorer.look()
         self.orphans.remove_daemons()
         self.orphans.settle()
         return self

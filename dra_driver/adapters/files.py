@@ -108,9 +108,13 @@ def remove(path: pathlib.Path) -> None:
     A file that comes back with the disk, after the machine went down, is one of an earlier boot: of
     what is kept there, each thing says of which.
     """
-    for each in (_aside(path), path):
-        with explaining("removed", each), contextlib.suppress(FileNotFoundError):
-            each.unlink()
+    clear(path)
+    _remove(path)
+
+
+def clear(path: pathlib.Path) -> None:
+    """Remove what a killed process left of a write to the file, which stays as it is."""
+    _remove(_aside(path))
 
 
 def read(path: pathlib.Path) -> str | None:
@@ -141,10 +145,10 @@ def names(directory: pathlib.Path) -> list[str]:
             return []
 
 
-def target_of_leftover(path: pathlib.Path) -> str | None:
+def target_of_leftover(name: str) -> str | None:
     """The name of the file that a killed process was writing here; None for any other file."""
-    if path.name.startswith(".") and path.name.endswith(".new"):
-        return path.name[1 : -len(".new")]
+    if name.startswith(".") and name.endswith(".new"):
+        return name[1 : -len(".new")]
     return None
 
 
@@ -162,6 +166,11 @@ def keep_copy(path: pathlib.Path, suffix: str) -> pathlib.Path:
             number += 1
         aside.hardlink_to(path)
     return aside
+
+
+def _remove(path: pathlib.Path) -> None:
+    with explaining("removed", path), contextlib.suppress(FileNotFoundError):
+        path.unlink()
 
 
 def _fill(path: pathlib.Path, content: bytes, mode: int, *, durable: bool) -> None:

@@ -173,14 +173,15 @@ class Store(Generic[R]):
             return files.keep_copy(self.path(key), "damaged")
         return None
 
-    def leftovers(self) -> list[tuple[str, pathlib.Path]]:
-        """What killed processes had begun to write, by key."""
-        found = []
-        for name in files.names(self.directory):
-            target = files.target_of_leftover(path := self.directory / name)
-            if target is not None:
-                found.append((target.removesuffix(_SUFFIX), path))
-        return found
+    def leftovers(self) -> list[str]:
+        """The keys that killed processes had begun to write records of."""
+        targets = map(files.target_of_leftover, files.names(self.directory))
+        keys = (target.removesuffix(_SUFFIX) for target in targets if target is not None)
+        return [key for key in keys if self._kind.keys.fullmatch(key)]
+
+    def clear(self, key: str) -> None:
+        """Remove what a killed process had begun to write; the record stays as it is."""
+        files.clear(self.path(key))
 
     def _keys(self, prefix: str) -> Iterator[str]:
         end = _SUFFIX if self._within is None else ""

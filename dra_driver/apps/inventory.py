@@ -143,6 +143,13 @@ class Inventory:
             raise errors.Retryable(SLOW)
         return seen[0]
 
+    def current(self) -> Snapshot:
+        """What there is now; what was seen last where NVML does not come back soon."""
+        try:
+            return self.look_within(LEAST_LOOK)
+        except errors.Retryable:
+            return self._snapshot
+
     def look(self) -> Snapshot:
         """Look now."""
         with self._looking:

@@ -19,15 +19,8 @@ LOCK_SECONDS = 30.0
 class Mender:
     """Looks at all claims. Each of them is locked while something is done about it."""
 
-    def __init__(
-        self,
-        node: planning.Node,
-        store: preparing.Store,
-        *,
-        offers: rebuilding.Offers,
-        divisions: rebuilding.Divisions = dict,
-    ) -> None:
-        """`offers` and `divisions` as for `rebuilding.Rebuilder`."""
+    def __init__(self, node: planning.Node, store: preparing.Store, look: rebuilding.Look) -> None:
+        """`look` as for `rebuilding.Rebuilder`."""
         self._known = store.records
         self._locks = store.locks
         self._specs = specs.Specs(store.cdi_dir, node.driver_name)
@@ -35,9 +28,8 @@ class Mender:
             node,
             store.records,
             self._specs,
+            look,
             boot_id=store.boot_id,
-            offers=offers,
-            divisions=divisions,
         )
         self._log = telemetry.logger("mender")
 
@@ -85,9 +77,10 @@ class Mender:
 
     def clear_leftovers(self) -> None:
         """Remove what a killed process had begun to write; a live one holds the claim's lock."""
-        for uid, path in (*self._specs.leftovers(), *self._known.leftovers()):
+        for uid in sorted({*self._specs.leftovers(), *self._known.leftovers()}):
             with self.claim(uid):
-                path.unlink(missing_ok=True)
+                self._specs.clear(uid)
+                self._known.clear(uid)
 
     @contextlib.contextmanager
     def claim(self, uid: str) -> Iterator[None]:

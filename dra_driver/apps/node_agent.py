@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from dra_driver import errors, settings, telemetry
+from dra_driver import settings, telemetry
 from dra_driver.adapters import (
+    boots,
     driver_root,
-    files,
     instances,
     kube,
     ledgers,
@@ -31,6 +31,7 @@ from dra_driver.adapters import (
 from dra_driver.apps import (
     card_settings,
     device_status,
+    device_users,
     doctor_cluster,
     fetching,
     inventory,
@@ -45,8 +46,10 @@ from dra_driver.apps import (
     readiness,
     reconciling,
     recovering,
+    restoring,
     sharing,
     specs,
+    upkeep,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
 from dra_driver.model import claims, prepared, quantities
@@ -105,7 +108,7 @@ class NodeAgent:
         self._telling = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
-        boot_id = _boot_id(config.boot_id_file)
+        boot_id = boots.current(config.boot_id_file)
         self._books = ledgers.Ledgers(config.state / "gpus", boot_id=boot_id)
         self._store = preparing.Store(
             records=records.Records(config.state / "claims"),
@@ -133,14 +136,24 @@ class NodeAgent:
         self._health = self._make_health(launcher)
         self._effects = self._make_effects(hardware, launcher)
         self._preparer = self._make_preparer()
-        self._mender = mending.Mender(
-            self._node,
-            self._store,
-            offers=lambda: self._gpus.snapshot.offered,
-            divisions=lambda: self._gpus.snapshot.divisions,
+        self._mender = mending.Mender(self._node, self._store, self._gpus.current)
+        self._users = device_users.DeviceUsers(
+            nvml_mig.MigNvml(hardware.nvml),
+            self._gpus,
+            processes.Processes(config.proc_root).describe,
         )
         self._orphans = self._make_orphans()
         self._reconciler = self._make_reconciler()
+        self._restorer = restoring.Restorer(
+            self._node,
+            self._store,
+            self._gpus,
+            hardware.injector,
+            self._effects.sharer,
+            leaving=lambda: self._preparer.leaving,
+        )
+        self._upkeep = self._make_upkeep()
+        metrics.stale_claims(lambda: self._reconciler.kept)
 
     @property
     def serves(self) -> bool:
@@ -166,6 +179,8 @@ class NodeAgent:
         self._gpus.start()
         self._gpus.wait_first(WAIT_FOR_GPUS)
         recovering.Recovery(self._store, self._mender, self._claims.everywhere).run()
+        self._books.drop_earlier_boots()
+        self._restorer.look()
         self._orphans.remove_daemons()
         self._orphans.settle()
         # What was not reported before the last stop; nothing is written that is there already.
@@ -180,6 +195,7 @@ class NodeAgent:
         self._publisher.start()
         self._readiness.start()
         self._reconciler.start()
+        self._upkeep.start()
         self._changed()
 
     def hindrance(self) -> str | None:
@@ -190,6 +206,7 @@ class NodeAgent:
         """Stop everything. Slices, CDI specs and records stay."""
         self._stop.set()
         self._readiness.stop()
+        self._upkeep.stop()
         self._reconciler.stop()
         self._health.stop()
         self._publisher.stop()
@@ -309,6 +326,7 @@ class NodeAgent:
             self._claims,
             self._unprepare,
             self._orphans,
+            self._users,
             boot_id=self._store.boot_id,
         )
 
@@ -342,13 +360,29 @@ class NodeAgent:
     def _make_orphans(self) -> orphans.Orphans:
         return orphans.Orphans(
             self._gpus,
-            self._store.records,
+            self._store,
             self._books,
-            self._store.locks,
             self._effects,
+            self._mender,
+            self._users,
             adopt=self._config.adopt_foreign_mig,
             on_change=self._changed,
         )
+
+    def _make_upkeep(self) -> upkeep.Upkeep:
+        return upkeep.Upkeep(
+            often=[self._mender.mend, self._restorer.look],
+            seldom=[
+                self._mender.clear_leftovers,
+                self._clear_dead_instances,
+                self._orphans.settle,
+                self._orphans.remove_daemons,
+            ],
+        )
+
+    def _clear_dead_instances(self) -> None:
+        if self._instance is not None:
+            self._instance.clear_dead()
 
     def _launcher(self, hardware: Hardware) -> sharing.Launcher:
         if self._config.mps_launcher == "pod":
@@ -357,12 +391,3 @@ class NodeAgent:
 
     def _unprepare(self, ref: claims.ClaimRef, only_if: Callable[[], bool]) -> None:
         self._preparer.unprepare(ref, UNPREPARE_SECONDS, only_if)
-
-
-def _boot_id(path: pathlib.Path) -> str:
-    text = files.read(path)
-    if text is None or not text.strip():
-        raise errors.Fatal(
-            f"boot id file {path} is absent or empty: is /proc mounted? See --boot-id-file"
-        )
-    return text.strip()

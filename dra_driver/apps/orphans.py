@@ -4,13 +4,13 @@ Ours are left over where a claim's record was lost. Only a complete list of clai
 claim has one; without it nothing is removed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, locks, records
-from dra_driver.apps import inventory, preparing
-from dra_driver.logic import catalog
-from dra_driver.model import devices, mig
+from dra_driver.adapters import ledgers, records
+from dra_driver.apps import device_users, inventory, mending, preparing
+from dra_driver.logic import catalog, recounting
+from dra_driver.model import claims, devices, mig, prepared
 from dra_driver.model import ledgers as ledger_model
 
 LOCK_SECONDS = 30.0
@@ -23,49 +23,87 @@ class Orphans:
     def __init__(
         self,
         gpus: inventory.Inventory,
-        known: records.Records,
+        store: preparing.Store,
         books: ledgers.Ledgers,
-        held: locks.Locks,
         effects: preparing.Effects,
+        mender: mending.Mender,
+        users: device_users.DeviceUsers,
         *,
         adopt: bool,
         on_change: Callable[[], None],
     ) -> None:
         """With `adopt` instances that others made count as ours."""
         self._gpus = gpus
-        self._known = known
+        self._known = store.records
+        self._locks = store.locks
         self._books = books
-        self._locks = held
         self._partitioner = effects.partitioner
         self._sharer = effects.sharer
+        self._mender = mender
+        self._users = users
         self._adopt = adopt
         self._on_change = on_change
+        self._told: dict[str, str] = {}
         self._log = telemetry.logger("orphans")
 
     def needs_view(self) -> bool:
-        """Whether something looks as if it belonged to no claim."""
+        """Whether something looks as if it belonged to no claim, or a claim's record is lost."""
         cards = self._gpus.snapshot.cards
         # The ledgers first: a record is written before the ledger, and removed after it.
         made = {card.gpu.uuid: self._books.get(card.gpu.uuid).spots for card in cards}
+        if self._mender.lost():
+            return True
         known = self._known.contents()
-        if known.damaged:
-            # What those claims have is not known, so a list would not help.
-            return False
         return any(
             self._is_to_adopt(card) or made[card.gpu.uuid] - _claimed(card, known) for card in cards
         )
 
-    def remove_daemons(self) -> None:
-        """Stop the MPS daemons that no record has.
+    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
+        """Rebuild the records that are lost, with all claims of the cluster by UID."""
+        self._mender.mend(everywhere)
 
-        All GPUs are locked: another instance may be about to need one of them again.
+    def remove_daemons(self) -> None:
+        """Stop the MPS daemons that no record has, and no process uses.
+
+        While a record is lost that cannot be rebuilt, its claim may be at work with any of them.
         """
-        cards = [card.name for card in self._gpus.snapshot.cards]
-        try:
-            with self._locks.hold(cards, seconds=LOCK_SECONDS):
-                self._sharer.remove_unused(lambda: list(self._known.contents().records.values()))
-        except errors.Retryable as error:
-            self._log.warning("MPS daemons are not looked at for now", reason=str(error))
+        if self._mender.lost():
+            return
+        for domain, device in self._unused().items():
+            try:
+                self._remove_daemon(domain, device)
+            except errors.DriverError as error:
+                self._tell(domain, f"{error}")
+            else:
+                self._told.pop(domain, None)
+
+    def _remove_daemon(self, domain: str, device: str | None) -> None:
+        # Before anything is locked: NVML may hang.
+        uuids = device.split(",") if device else []
+        users = self._users.of_devices(uuids) if uuids else None
+        if users is not None:
+            raise errors.Retryable(f"its devices are used by {users}")
+        # Another instance may be about to need it again, and has locked its GPUs then.
+        cards = [card.name for card in self._gpus.snapshot.cards if card.gpu.uuid in uuids]
+        every = [card.name for card in self._gpus.snapshot.cards]
+        with self._locks.hold(cards or every, seconds=LOCK_SECONDS):
+            if domain in self._unused() and not self._mender.lost():
+                self._log.warning("MPS daemon without a claim is removed", domain=domain)
+                self._sharer.remove(domain)
+
+    def _unused(self) -> Mapping[str, str | None]:
+        return self._sharer.unused(self._records)
+
+    def _records(self) -> list[prepared.Record]:
+        return list(self._known.contents().records.values())
+
+    def _tell(self, domain: str, reason: str) -> None:
+        """Once for each reason: what cannot be removed now is tried again and again."""
+        if self._told.get(domain) != reason:
+            self._log.warning(
+                "MPS daemon without a claim stays for now", domain=domain, reason=reason
+            )
+        self._told[domain] = reason
 
     def settle(self) -> None:
         """Put GPUs back to what they were where this driver set them and nothing needs it any more.
@@ -74,17 +112,38 @@ class Orphans:
         lock of the GPU until its instance is in the ledger, and has a record before.
         """
         for card in self._gpus.snapshot.cards:
-            if not self._is_unsettled(self._books.get(card.gpu.uuid)):
-                continue
+            uuid = card.gpu.uuid
             try:
+                damaged = self._books.damaged(uuid)
+                if not (damaged or self._is_unsettled(self._books.get(uuid))):
+                    continue
                 with self._locks.hold([card.name], seconds=LOCK_SECONDS):
-                    self._partitioner.settle_mode(card.gpu.uuid)
-                    known = self._known.contents()
-                    # What claims need whose records are damaged is not known.
-                    if not known.damaged:
-                        self._sharer.settle(card.gpu.uuid, known.records.values())
+                    self._mend_ledger(card)
+                    self._partitioner.settle_mode(uuid)
+                    # What claims need whose records are lost is not known.
+                    if not self._mender.lost():
+                        self._sharer.settle(uuid, self._records())
             except errors.DriverError as error:
                 self._log.warning("GPU not settled for now", device=card.name, reason=str(error))
+
+    def _mend_ledger(self, card: catalog.Card) -> None:
+        """Put what can be known in the place of damaged files; pages, of what is in one file."""
+        uuid = card.gpu.uuid
+        for key, reason in self._books.damaged(uuid).items():
+            page, aside = self._books.mend(key)
+            self._log.error(
+                "file of a GPU's ledger cannot be read; "
+                + ("rebuilt from its name" if page else "what claims have is rebuilt from records"),
+                device=card.name,
+                file=key,
+                reason=reason,
+                set_aside=None if aside is None else str(aside),
+            )
+            if page is None:
+                known = recounting.told_by_records(self._books.get(uuid), card.gpu, self._records())
+                self._books.put(known)
+        if self._books.has_old(uuid):
+            self._books.put(self._books.get(uuid))
 
     def remove(self, allocated: frozenset[str]) -> None:
         """Remove what no claim has.
@@ -107,8 +166,9 @@ class Orphans:
         if self._adopt:
             self._gpus.look()
 
-    @staticmethod
-    def _is_unsettled(ledger: ledger_model.Ledger) -> bool:
+    def _is_unsettled(self, ledger: ledger_model.Ledger) -> bool:
+        if self._books.has_old(ledger.gpu):
+            return True
         before = (ledger.time_slice_before, ledger.compute_mode_before)
         return (ledger.mode_switched and not ledger.made) or before != (None, None)
 
@@ -116,11 +176,12 @@ class Orphans:
         return self._adopt and bool(card.foreign)
 
     def _clean(self, card: catalog.Card, allocated: frozenset[str]) -> None:
+        lost = self._mender.lost()
         known = self._known.contents()
-        if known.damaged:
+        if lost:
             raise errors.Retryable(
-                f"the records of claims {', '.join(sorted(known.damaged))} are damaged, so what "
-                "these have is not known. Prepare them again, or restart the driver"
+                f"the records of claims {', '.join(lost)} are lost, so what these have is not "
+                "known. They are rebuilt as soon as the API tells of them"
             )
         adopted = self._adopted(card)
         # By what is in the names, and not by the names: a profile may have none at the moment.

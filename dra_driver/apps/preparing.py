@@ -100,9 +100,8 @@ class Preparer:
             node,
             store.records,
             self._specs,
+            gpus.current,
             boot_id=store.boot_id,
-            offers=lambda: gpus.snapshot.offered,
-            divisions=lambda: gpus.snapshot.divisions,
         )
         self._undoer = undoing.Undoer(
             store.records, self._specs, self._rebuilder, effects.partitioner, effects.sharer
@@ -112,6 +111,11 @@ class Preparer:
         self._on_prepared = on_prepared
         self._releases = releases.Releases()
         self._log = telemetry.logger("preparer")
+
+    @property
+    def leaving(self) -> list[str]:
+        """The UIDs of claims that are being unprepared, or could not be altogether."""
+        return self._undoer.begun
 
     def prepare(self, ref: claims.ClaimRef, seconds: float) -> tuple[prepared.PreparedDevice, ...]:
         """The claim's devices, ready for use. The same again gives the same answer.

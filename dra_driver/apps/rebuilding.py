@@ -4,18 +4,17 @@ What was done for a claim is told by its CDI spec: the devices, and the MPS daem
 containers use. What it is to have is told by the API. The node's GPUs tell of its MIG instances.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, records, stores
-from dra_driver.apps import sharing, specs
-from dra_driver.logic import cdi, planning, sharing_plan
-from dra_driver.model import claims, devices, prepared
+from dra_driver.apps import inventory, sharing, specs
+from dra_driver.logic import cdi, planning
+from dra_driver.model import claims, prepared
 
 ABSENT = "the file is gone"
 
-Offers = Callable[[], Mapping[str, devices.Offer]]
-Divisions = Callable[[], sharing_plan.Divisions]
+Look = Callable[[], inventory.Snapshot]
 FindClaim = Callable[[], claims.ResourceClaim | None]
 
 
@@ -27,20 +26,16 @@ class Rebuilder:
         node: planning.Node,
         known: records.Records,
         written: specs.Specs,
+        look: Look,
         *,
         boot_id: str,
-        offers: Offers,
-        divisions: Divisions = dict,
     ) -> None:
-        """`offers` gives the devices of this node by name, `divisions` how those are divided that
-        many claims consume; neither is asked unless something is lost.
-        """
+        """`look` gives what there is of GPUs now; it is not asked unless something is lost."""
         self._node = node
         self._known = known
         self._specs = written
         self._boot_id = boot_id
-        self._offers = offers
-        self._divisions = divisions
+        self._look = look
         self._log = telemetry.logger("rebuilder")
 
     def loss(self, uid: str) -> str | None:
@@ -98,6 +93,7 @@ class Rebuilder:
         entries, claim = self._entries(uid, claim, text)
         if not entries:
             return None
+        seen = self._look()
         return prepared.Record(
             uid=uid,
             namespace=claim.ref.namespace if claim else "",
@@ -106,8 +102,8 @@ class Rebuilder:
             boot_id=self._boot_id,
             devices=entries,
             rebuilt=True,
-            partitions=self._partitions(entries),
-            sharing=self._sharing(uid, claim) or self._recalled(uid, entries, text),
+            partitions=self._partitions(entries, seen),
+            sharing=self._sharing(claim, seen) or _recalled(uid, entries, text, seen),
         )
 
     def _entries(
@@ -140,13 +136,12 @@ class Rebuilder:
         )
 
     def _partitions(
-        self, entries: Iterable[prepared.PreparedDevice]
+        self, entries: Iterable[prepared.PreparedDevice], seen: inventory.Snapshot
     ) -> tuple[prepared.Partition, ...]:
         """The MIG instances of the devices, as far as their GPUs are there to tell."""
-        offers = self._offers()
         found: dict[str, prepared.Partition] = {}
         for entry in entries:
-            offer = offers.get(entry.device)
+            offer = seen.offered.get(entry.device)
             if entry.kind == "mig" and offer is not None and offer.spot is not None:
                 found[entry.device] = planning.existing(planning.partition(entry, offer), offer)
             elif entry.kind == "mig":
@@ -155,26 +150,30 @@ class Rebuilder:
                 )
         return tuple(found.values())
 
-    def _sharing(self, uid: str, claim: claims.ResourceClaim | None) -> prepared.Sharing:
+    def _sharing(
+        self, claim: claims.ResourceClaim | None, seen: inventory.Snapshot
+    ) -> prepared.Sharing:
         """What was set up so that processes share the devices, as far as the API tells."""
         if claim is None:
             return prepared.Sharing()
         try:
-            plan = planning.plan(claim.ref, claim, self._node, self._offers(), self._divisions())
+            plan = planning.plan(claim.ref, claim, self._node, seen.offered, seen.divisions)
         except errors.DriverError as error:
             self._log.error(
                 "of what shares the claim's devices only its CDI spec tells",
-                claim_uid=uid,
+                claim_uid=claim.ref.uid,
                 reason=str(error),
             )
             return prepared.Sharing()
         return plan.needs.remembered
 
-    def _recalled(
-        self, uid: str, entries: Iterable[prepared.PreparedDevice], text: str | None
-    ) -> prepared.Sharing:
-        """What its CDI spec tells of that: the daemons that its containers use."""
-        gpus = {
-            name: offer.gpu.uuid for name, offer in self._offers().items() if offer.spot is None
-        }
-        return sharing.recalled(entries, cdi.edits(uid, text) if text else {}, gpus)
+
+def _recalled(
+    uid: str,
+    entries: Iterable[prepared.PreparedDevice],
+    text: str | None,
+    seen: inventory.Snapshot,
+) -> prepared.Sharing:
+    """What a claim's CDI spec tells of that: the daemons that its containers use."""
+    gpus = {name: offer.gpu.uuid for name, offer in seen.offered.items() if offer.spot is None}
+    return sharing.recalled(entries, cdi.edits(uid, text) if text else {}, gpus)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import (
+    files,
     ledgers,
     mps_domain,
     mps_local,
@@ -108,6 +109,25 @@ class Sharer:
             edits |= {key: self._edits(use, daemon) for key in use.keys}
         return edits
 
+    def edits(self, record: prepared.Record, uuids: Mapping[str, str]) -> dict[str, cdi.Edits]:
+        """The edits as from `set_up`, of a claim that is prepared; nothing is done.
+
+        Raises:
+            errors.Retryable: of a daemon that has several devices nothing tells their limits.
+        """
+        edits: dict[str, cdi.Edits] = {}
+        for use in record.sharing.mps:
+            daemon = self._described(use.domain)
+            if daemon is None:
+                if len(use.devices) > 1:
+                    raise errors.Retryable(
+                        f"MPS daemon {use.domain}: nothing tells what each of its devices may be "
+                        "used for. Delete the pods of the claim"
+                    )
+                daemon = self._daemon(use, uuids, _cap([use]), None)
+            edits |= {key: self._edits(use, daemon) for key in use.keys}
+        return edits
+
     def take_down(self, record: prepared.Record, others: Others) -> None:
         """Undo what the record says, however far it got, where no other record needs it."""
         known = list(others)
@@ -122,19 +142,24 @@ class Sharer:
         for gpu in self._ledgers_of(record):
             self.settle(gpu, known)
 
-    def remove_unused(self, records: Callable[[], Iterable[prepared.Record]]) -> None:
-        """Stop the daemons that no record has: what a crash or a reboot left over."""
-        directory = self._tools.directory
-        found = sorted(directory.iterdir()) if directory.is_dir() else []
+    def unused(self, records: Callable[[], Iterable[prepared.Record]]) -> Mapping[str, str | None]:
+        """The daemons that none of the records has, by domain: which devices each one serves.
+
+        What a crash, a reboot or a lost record left over. None where nothing tells of the devices.
+        """
+        found = [name for name in files.names(self._tools.directory) if mps.is_id(name)]
         # Read after the directory: a record is written before its daemon is made.
         used = {use.domain for record in records() for use in record.sharing.mps}
-        for path in found:
-            if path.name not in used:
-                self._log.warning("MPS daemon without a claim is removed", domain=path.name)
-                try:
-                    self._stop_at(path.name)
-                except errors.DriverError as error:
-                    self._log.error("it could not be", domain=path.name, reason=str(error))
+        described = {name: self._described(name) for name in found if name not in used}
+        return {name: one.device if one else None for name, one in described.items()}
+
+    def remove(self, domain: str) -> None:
+        """End a daemon, and leave nothing of it.
+
+        Raises:
+            errors.DriverError: it does not end; it is to be tried again.
+        """
+        self._stop_at(domain)
 
     def _set_time_slice(self, wanted: prepared.TimeSlice) -> None:
         ledger = self._books.get(wanted.gpu)

@@ -69,10 +69,12 @@ class Specs:
     def put(self, uid: str, content: str) -> bool:
         """Have this spec; whether it was another one, or none. Nothing is written if it is there.
 
-        It need not be durable: no container runs after the machine went down.
+        It need not be durable: no container runs after the machine went down. A directory that
+        vanished is made again, unless it was mounted: that takes a restart of the driver's pod.
         """
         if self.read(uid) == content:
             return False
+        files.make_directory(self._directory, 0o755)
         files.write(self._path(uid), content, mode=0o644, durable=False)
         return True
 
@@ -92,15 +94,15 @@ class Specs:
         found = (cdi.claim_uid(self._driver_name, name) for name in files.names(self._directory))
         return {uid for uid in found if uid}
 
-    def leftovers(self) -> list[tuple[str, pathlib.Path]]:
-        """What killed processes had begun to write, by claim UID."""
-        found = []
-        for name in files.names(self._directory):
-            target = files.target_of_leftover(path := self._directory / name)
-            uid = cdi.claim_uid(self._driver_name, target) if target else None
-            if uid:
-                found.append((uid, path))
-        return found
+    def leftovers(self) -> list[str]:
+        """The claims whose spec killed processes had begun to write."""
+        targets = map(files.target_of_leftover, files.names(self._directory))
+        found = (cdi.claim_uid(self._driver_name, target) for target in targets if target)
+        return [uid for uid in found if uid]
+
+    def clear(self, uid: str) -> None:
+        """Remove what a killed process had begun to write; the spec stays as it is."""
+        files.clear(self._path(uid))
 
     def _path(self, uid: str) -> pathlib.Path:
         return self._directory / cdi.file_name(self._driver_name, uid)

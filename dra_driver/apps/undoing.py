@@ -26,7 +26,13 @@ class Undoer:
         self._rebuilder = rebuilder
         self._partitioner = partitioner
         self._sharer = sharer
+        self._begun: dict[str, None] = {}
         self._log = telemetry.logger("undoer")
+
+    @property
+    def begun(self) -> list[str]:
+        """The claims that are being taken back, or could not be altogether."""
+        return list(self._begun)
 
     def undo(self, uid: str, record: prepared.Record | None) -> None:
         """Take back what the record says, however far that got; None is a claim nobody knows.
@@ -34,6 +40,7 @@ class Undoer:
         Raises:
             errors.DriverError: not all could be; the record stays, and it is to be tried again.
         """
+        self._begun[uid] = None
         self._specs.remove(uid)
         if record is not None:
             others, is_all = self.others(uid)
@@ -42,6 +49,7 @@ class Undoer:
             for partition in reversed(mine.partitions):
                 self._partitioner.unmake(partition, others)
         self._known.remove(uid)
+        del self._begun[uid]
 
     def after_failure(self, uid: str) -> None:
         """Take back; where that fails too, the record stays, and the next call does it."""

@@ -148,6 +148,14 @@ def test_removing_takes_the_file_and_what_a_killed_writer_left(path):
     assert names(path.parent) == ["other.json"]
 
 
+def test_clearing_takes_what_a_killed_writer_left_and_not_the_file(path):
+    files.write(path, "x")
+    (path.parent / ".record.json.new").write_text("half")
+    files.clear(path)
+    files.clear(path)
+    assert names(path.parent) == ["record.json"]
+
+
 def test_the_next_write_replaces_what_a_killed_writer_left(path):
     (path.parent / ".record.json.new").write_text("half of something longer")
     files.write(path, "x")
@@ -160,8 +168,8 @@ def test_the_next_write_replaces_what_a_killed_writer_left(path):
     [(".record.json.new", "record.json"), ("record.json", None), (".record.json", None),
      ("record.json.new", None)],
 )  # fmt: skip
-def test_a_leftover_tells_what_was_being_written(tmp_path, name, target):
-    assert files.target_of_leftover(tmp_path / name) == target
+def test_a_leftover_tells_what_was_being_written(name, target):
+    assert files.target_of_leftover(name) == target
 
 
 ANSWERS = {

@@ -10,7 +10,7 @@ import plugin_process
 import pytest
 
 from dra_driver.adapters import locks, records
-from dra_driver.apps import mending, preparing, recovering
+from dra_driver.apps import inventory, mending, preparing, recovering
 from dra_driver.logic import planning
 from dra_driver.model import claims, prepared
 from dra_driver.sim.api import options
@@ -319,7 +319,7 @@ def store_in(records_dir, cdi_dir):
 
 def recovery_in(store, claim_list):
     node = planning.Node(api_cluster.DRIVER, api_cluster.NODE)
-    return recovering.Recovery(store, mending.Mender(node, store, offers=dict), claim_list)
+    return recovering.Recovery(store, mending.Mender(node, store, inventory.Snapshot), claim_list)
 
 
 class OtherInstance:

@@ -1,0 +1,100 @@
+"""CDI specs that are gone while their claims are prepared: written again, from what is remembered.
+
+Their directory is in memory as a rule, and may be emptied while the driver runs, or does not. A pod
+that has the claim already could start no container with it, and nobody would prepare it again.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection
+
+from dra_driver import errors, telemetry
+from dra_driver.apps import inventory, preparing, sharing, specs
+from dra_driver.logic import planning
+from dra_driver.model import prepared
+
+LOCK_SECONDS = 1.0
+"""How long a claim may be busy; whoever is at it writes its spec, or the next look does."""
+
+
+class Restorer:
+    """Looks which specs are missing. The API is not asked."""
+
+    def __init__(
+        self,
+        node: planning.Node,
+        store: preparing.Store,
+        gpus: inventory.Inventory,
+        injector: specs.Injector,
+        sharer: sharing.Sharer,
+        *,
+        leaving: Callable[[], Collection[str]],
+    ) -> None:
+        """`leaving` tells the UIDs of claims that are, or were in part, unprepared."""
+        self._driver_name = node.driver_name
+        self._known = store.records
+        self._locks = store.locks
+        self._boot_id = store.boot_id
+        self._specs = specs.Specs(store.cdi_dir, node.driver_name)
+        self._gpus = gpus
+        self._injector = injector
+        self._sharer = sharer
+        self._leaving = leaving
+        self._told: dict[str, str] = {}
+        self._log = telemetry.logger("restorer")
+
+    def look(self) -> None:
+        """Write what is missing; what cannot be made now is told, once, and tried again."""
+        # In this order: a claim that is unprepared loses its spec before its record.
+        known = self._known.contents().records
+        written = {*self._specs.uids(), *self._leaving()}
+        missing = {
+            uid: record
+            for uid, record in known.items()
+            if uid not in written
+            and record.phase is prepared.Phase.COMPLETED
+            and record.boot_id == self._boot_id
+        }
+        self._told = {uid: reason for uid, reason in self._told.items() if uid in missing}
+        for uid, record in missing.items():
+            with contextlib.ExitStack() as stack:
+                try:
+                    stack.enter_context(self._locks.hold([f"claim {uid}"], seconds=LOCK_SECONDS))
+                except errors.Retryable:
+                    # Whoever is at it knows best.
+                    continue
+                self._restore_told(record)
+
+    def _restore_told(self, record: prepared.Record) -> None:
+        try:
+            self._restore(record)
+        except errors.DriverError as error:
+            self._tell(record, str(error))
+
+    def _restore(self, record: prepared.Record) -> None:
+        # With the claim's lock held: it may have been unprepared, or prepared anew.
+        if self._known.get(record.uid) != record or self._specs.read(record.uid) is not None:
+            return
+        offered = self._gpus.snapshot.offered
+        gone = sorted({one.device for one in record.devices} - offered.keys())
+        if gone:
+            raise errors.Retryable(
+                f"devices {', '.join(gone)} are not there: look at `nvidia-smi` on the node"
+            )
+        gpus = {one.device: offered[one.device].gpu for one in record.devices}
+        instances = {one.device: one.uuid for one in record.partitions}
+        uuids = {name: instances.get(name) or gpu.uuid for name, gpu in gpus.items()}
+        shared = self._sharer.edits(record, uuids)
+        self._specs.put(
+            record.uid, specs.text(self._driver_name, self._injector, record, gpus, shared)
+        )
+        self._log.warning("CDI spec of a claim was gone; written again", claim=str(record.ref))
+
+    def _tell(self, record: prepared.Record, reason: str) -> None:
+        if self._told.get(record.uid) != reason:
+            self._log.error(
+                "CDI spec of a claim is gone, and cannot be written for now; containers of its "
+                "pods cannot start",
+                claim=str(record.ref),
+                reason=reason,
+            )
+        self._told[record.uid] = reason
