@@ -132,7 +132,7 @@ class Node:
             self.gpus,
             found.injector,
             self.sharer,
-            leaving=lambda: self.preparer.leaving,
+            leaving=self.preparer.leaving,
         )
         self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(

@@ -31,6 +31,7 @@ from dra_driver.adapters import (
     records,
 )
 from dra_driver.apps import (
+    describing,
     device_users,
     inventory,
     mending,
@@ -181,7 +182,14 @@ class Node(mig_node.Node):
             self.gpus,
             found.injector,
             self.sharer,
-            leaving=lambda: self.preparer.leaving,
+            leaving=self.preparer.leaving,
+        )
+        self.describer = describing.Describer(
+            self.store,
+            self.gpus,
+            self.sharer,
+            self.mps,
+            leaving=self.preparer.leaving,
         )
         self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(

@@ -79,19 +79,33 @@ def explaining(doing: str, path: pathlib.Path | str) -> Iterator[None]:
         raise explained(error, doing, path) from error
 
 
-def write(path: pathlib.Path, text: str, *, mode: int = 0o600, durable: bool = True) -> None:
+def write(
+    path: pathlib.Path,
+    text: str,
+    *,
+    mode: int = 0o600,
+    durable: bool = True,
+    folder_mode: int | None = None,
+) -> None:
     """Put `text` under `path`; readers see the old content or the new, never a part.
 
     A file that is made anew after each boot need not be `durable`.
 
-    The directory must exist. Nothing is left over when it fails; what a killed process left over
-    is replaced by the next write, or goes with `remove`. Writers of one path must not overlap.
+    The directory must exist; with `folder_mode` one that vanished is made again. Nothing is left
+    over when it fails; what a killed process left over is replaced by the next write, or goes with
+    `remove`. Writers of one path must not overlap.
     """
     content = text.encode()
     aside = _aside(path)
     with explaining("written", path):
         try:
-            _fill(aside, content, mode, durable=durable)
+            try:
+                _fill(aside, content, mode, durable=durable)
+            except FileNotFoundError:
+                if folder_mode is None:
+                    raise
+                path.parent.mkdir(folder_mode, exist_ok=True)
+                _fill(aside, content, mode, durable=durable)
             aside.rename(path)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -41,7 +41,8 @@ class Ledgers:
         contents = self._contents(ledger.gpu)
         wanted = {page.key: page for page in ledgers.pages(ledger)}
         for key, page in wanted.items():
-            if contents.records.get(key) != page:
+            # A damaged page needs no space: its name tells until it is mended.
+            if contents.records.get(key) != page and key not in contents.damaged:
                 self._store.write(page)
         for key in contents.records.keys() - wanted.keys():
             self._store.remove(key)
@@ -59,12 +60,13 @@ class Ledgers:
     def mend(self, key: str) -> tuple[ledgers.Ledger | None, pathlib.Path | None]:
         """Put a page in the place of a damaged one, or nothing where its name does not tell.
 
-        What there is now, and the copy of the damaged file, if there was room for one.
+        What there is now, and the copy of the damaged file, if there was room for one. A file
+        whose name does not tell stays until there is.
         """
         aside, page = self._store.keep_aside(key), ledgers.page(key, self._boot_id)
         if page is not None:
             self._store.write(page)
-        else:
+        elif aside is not None:
             self._store.remove(key)
         return page, aside
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from dra_driver import errors
+from dra_driver.adapters import files
 
 POLL = 0.005
 """Seconds between looks at a lock that the *other* instance holds; the kernel cannot wake us."""
@@ -24,8 +25,10 @@ class Locks:
     """Named locks over one file. Names are taken in sorted order, so holders cannot deadlock."""
 
     def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
         # Closing any descriptor of the file would drop this process's locks: one stays open.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with files.explaining("opened", path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._guard = threading.Lock()
         self._in_process: dict[str, tuple[threading.Lock, int]] = {}
 
@@ -83,6 +86,8 @@ class Locks:
                 if time.monotonic() >= deadline:
                     raise _timeout(name, "another instance of the driver") from None
                 time.sleep(POLL)
+            except OSError as error:
+                raise files.explained(error, "locked", self._path) from error
             else:
                 return
 

@@ -44,6 +44,7 @@ from dra_driver.adapters import files
 R = TypeVar("R")
 
 _SUFFIX = ".json"
+_FOLDER_MODE = 0o700
 _KEY = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z._-]{0,118}[0-9A-Za-z])?")
 _LOST = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
 """What a disk that has lost a block says of the file; others can be read."""
@@ -110,7 +111,7 @@ class Store(Generic[R]):
 
     def make(self) -> None:
         """Have the directory, for the driver alone; one that is there stays as it is."""
-        files.make_directory(self.directory, 0o700)
+        files.make_directory(self.directory, _FOLDER_MODE)
 
     def path(self, key: str) -> pathlib.Path:
         """The file of this key.
@@ -127,10 +128,7 @@ class Store(Generic[R]):
     def write(self, record: R) -> None:
         """Remember, durably."""
         key, text = self._kind.key(record), self._kind.encode(record)
-        path = self.path(key)
-        if self._within is None and not self.directory.is_dir():
-            self.make()
-        files.write(path, text)
+        files.write(self.path(key), text, folder_mode=None if self._within else _FOLDER_MODE)
         self._seen[key] = _Seen((0, 0, 0), is_settled=False, text=text, found=record)
 
     def remove(self, key: str) -> None:

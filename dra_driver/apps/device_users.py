@@ -108,7 +108,9 @@ class DeviceUsers:
 
     def _users(self, gpu: str, gi: int | None) -> list[int]:
         try:
-            return [one.pid for one in self._nvml.users(gpu) if gi is None or one.gi == gi]
+            return [
+                one.pid for one in self._nvml.users(gpu, surely=True) if gi is None or one.gi == gi
+            ]
         except nvml_errors.GpuGone:
             # Nobody computes on it, and nobody gets it.
             return []

@@ -29,7 +29,7 @@ from dra_driver.adapters import (
     sysfs,
 )
 from dra_driver.apps import (
-    card_settings,
+    describing,
     device_status,
     device_users,
     doctor_cluster,
@@ -41,6 +41,7 @@ from dra_driver.apps import (
     offers,
     orphans,
     partitioning,
+    per_gpu,
     preparing,
     publishing,
     readiness,
@@ -150,7 +151,7 @@ class NodeAgent:
             self._gpus,
             hardware.injector,
             self._effects.sharer,
-            leaving=lambda: self._preparer.leaving,
+            leaving=self._preparer.leaving,
         )
         self._upkeep = self._make_upkeep()
         metrics.stale_claims(lambda: self._reconciler.kept)
@@ -285,8 +286,8 @@ class NodeAgent:
             hardware.nvml,
             hardware.place,
             self._books,
-            card_settings.rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
-            card_settings.shares_of(config),
+            per_gpu.mig_mode(config),
+            per_gpu.division(config),
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -370,8 +371,12 @@ class NodeAgent:
         )
 
     def _make_upkeep(self) -> upkeep.Upkeep:
+        sharer, leaving = self._effects.sharer, self._preparer.leaving
+        describer = describing.Describer(
+            self._store, self._gpus, sharer, self._mps_dir, leaving=leaving
+        )
         return upkeep.Upkeep(
-            often=[self._mender.mend, self._restorer.look],
+            often=[self._mender.mend, self._restorer.look, describer.look],
             seldom=[
                 self._mender.clear_leftovers,
                 self._clear_dead_instances,

@@ -7,7 +7,7 @@ claim has one; without it nothing is removed.
 from collections.abc import Callable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, records
+from dra_driver.adapters import files, ledgers, records
 from dra_driver.apps import device_users, inventory, mending, preparing
 from dra_driver.logic import catalog, recounting
 from dra_driver.model import claims, devices, mig, prepared
@@ -130,7 +130,14 @@ class Orphans:
         """Put what can be known in the place of damaged files; pages, of what is in one file."""
         uuid = card.gpu.uuid
         for key, reason in self._books.damaged(uuid).items():
-            page, aside = self._books.mend(key)
+            try:
+                page, aside = self._books.mend(key)
+            except files.TROUBLE as error:
+                # Its name tells as much.
+                self._log.warning(
+                    "damaged page of a GPU's ledger stays for now", file=key, reason=str(error)
+                )
+                continue
             self._log.error(
                 "file of a GPU's ledger cannot be read; "
                 + ("rebuilt from its name" if page else "what claims have is rebuilt from records"),

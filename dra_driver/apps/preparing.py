@@ -112,7 +112,6 @@ class Preparer:
         self._releases = releases.Releases()
         self._log = telemetry.logger("preparer")
 
-    @property
     def leaving(self) -> list[str]:
         """The UIDs of claims that are being unprepared, or could not be altogether."""
         return self._undoer.begun
@@ -286,7 +285,12 @@ class Preparer:
                 self._store.records.write(record)
             # Also for a claim that is prepared already: a daemon may have ended meanwhile.
             shared = self._sharer.set_up(
-                record, _uuids(record, plan), others, plan.needs.mps, _left(deadline)
+                record,
+                _uuids(record, plan),
+                others,
+                plan.needs.mps,
+                _left(deadline),
+                in_use=in_use,
             )
             self._conclude(record, plan, shared, is_new=before != record)
         except BaseException:

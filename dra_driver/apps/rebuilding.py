@@ -36,6 +36,7 @@ class Rebuilder:
         self._specs = written
         self._boot_id = boot_id
         self._look = look
+        self._told: dict[str, str] = {}
         self._log = telemetry.logger("rebuilder")
 
     def loss(self, uid: str) -> str | None:
@@ -66,19 +67,24 @@ class Rebuilder:
         what the claim has.
         """
         aside = None if reason == ABSENT else self._known.keep_aside(uid)
-        self._log.error(
-            "record of a claim cannot be read; rebuilding it",
-            claim_uid=uid,
-            reason=reason,
-            set_aside=None if aside is None else str(aside),
-        )
+        if self._told.get(uid) != reason:
+            self._told[uid] = reason
+            self._log.error(
+                "record of a claim cannot be read; rebuilding it",
+                claim_uid=uid,
+                reason=reason,
+                set_aside=None if aside is None else str(aside),
+            )
         record = self.guess(uid, claim)
         if record is None:
             return None
         try:
             self._known.write(record)
         except files.TROUBLE as error:
-            self._log.error("rebuilt record is not kept", claim_uid=uid, reason=str(error))
+            # Its damaged file stays, and it is rebuilt again by whoever comes next.
+            self._log.warning("rebuilt record is not kept", claim_uid=uid, reason=str(error))
+            return record
+        self._told.pop(uid, None)
         self._log.warning(
             "record rebuilt",
             claim_uid=uid,

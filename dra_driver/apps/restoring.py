@@ -5,12 +5,12 @@ that has the claim already could start no container with it, and nobody would pr
 """
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from dra_driver import errors, telemetry
 from dra_driver.apps import inventory, preparing, sharing, specs
 from dra_driver.logic import planning
-from dra_driver.model import prepared
+from dra_driver.model import devices, prepared
 
 LOCK_SECONDS = 1.0
 """How long a claim may be busy; whoever is at it writes its spec, or the next look does."""
@@ -74,16 +74,8 @@ class Restorer:
         # With the claim's lock held: it may have been unprepared, or prepared anew.
         if self._known.get(record.uid) != record or self._specs.read(record.uid) is not None:
             return
-        offered = self._gpus.snapshot.offered
-        gone = sorted({one.device for one in record.devices} - offered.keys())
-        if gone:
-            raise errors.Retryable(
-                f"devices {', '.join(gone)} are not there: look at `nvidia-smi` on the node"
-            )
-        gpus = {one.device: offered[one.device].gpu for one in record.devices}
-        instances = {one.device: one.uuid for one in record.partitions}
-        uuids = {name: instances.get(name) or gpu.uuid for name, gpu in gpus.items()}
-        shared = self._sharer.edits(record, uuids)
+        gpus = gpus_of(record, self._gpus.snapshot)
+        shared = self._sharer.edits(record, uuids_of(record, gpus))
         self._specs.put(
             record.uid, specs.text(self._driver_name, self._injector, record, gpus, shared)
         )
@@ -92,9 +84,29 @@ class Restorer:
     def _tell(self, record: prepared.Record, reason: str) -> None:
         if self._told.get(record.uid) != reason:
             self._log.error(
-                "CDI spec of a claim is gone, and cannot be written for now; containers of its "
-                "pods cannot start",
+                "CDI spec of a claim is gone, and cannot be written for now; its containers cannot "
+                "start",
                 claim=str(record.ref),
                 reason=reason,
             )
         self._told[record.uid] = reason
+
+
+def gpus_of(record: prepared.Record, seen: inventory.Snapshot) -> dict[str, devices.Gpu]:
+    """The GPUs of a claim's devices, by device name.
+
+    Raises:
+        errors.Retryable: one of them is not there.
+    """
+    gone = sorted({one.device for one in record.devices} - seen.offered.keys())
+    if gone:
+        raise errors.Retryable(
+            f"devices {', '.join(gone)} are not there: look at `nvidia-smi` on the node"
+        )
+    return {one.device: seen.offered[one.device].gpu for one in record.devices}
+
+
+def uuids_of(record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> dict[str, str]:
+    """What CUDA calls the devices, by name."""
+    instances = {one.device: one.uuid for one in record.partitions}
+    return {name: instances.get(name) or gpu.uuid for name, gpu in gpus.items()}

@@ -20,6 +20,7 @@ from dra_driver.adapters import (
     nvidia_smi,
     nvml_compute,
     nvml_errors,
+    stores,
 )
 from dra_driver.logic import cdi, config_checks, sharing_plan
 from dra_driver.model import mps, prepared, sharing
@@ -31,6 +32,7 @@ PIPE_DIR = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for it in a contai
 """Mounted at the default place, so that unsetting the variable is no way around the limits."""
 _PERCENT, _MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 _LIMIT = re.compile(r"0=(\d+)M", re.ASCII)
+DAMAGED = "description of an MPS daemon cannot be read"
 _WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
@@ -84,11 +86,13 @@ class Sharer:
         others: Others,
         settings: Mapping[str, sharing.Mps],
         seconds: float = READY_SECONDS,
+        *,
+        in_use: bool = False,
     ) -> dict[str, cdi.Edits]:
         """Do what the record says; the edits that its devices need for it, by device key.
 
         `uuids` are those of devices by name, `settings` those of MPS by domain. `seconds` is how
-        long a daemon may take at most.
+        long a daemon may take at most. `in_use`: containers of the claim may run.
 
         Raises:
             errors.Rejected: it cannot work.
@@ -103,7 +107,8 @@ class Sharer:
                 for name in use.devices:
                     self._make_exclusive(uuids[name])
             limits = self._limits(use, record, known)
-            daemon = self._adopted(self._daemon(use, uuids, limits, settings.get(use.domain)))
+            wanted = self._daemon(use, uuids, limits, settings.get(use.domain))
+            daemon = self._adopted(wanted, in_use=in_use or _have(known, use.domain))
             self._tools.launcher.start(daemon)
             self._tools.launcher.wait_ready(daemon, min(seconds, READY_SECONDS))
             edits |= {key: self._edits(use, daemon) for key in use.keys}
@@ -273,13 +278,23 @@ class Sharer:
         except errors.DriverError as error:
             self._log.warning("MPS daemon keeps its limits", domain=domain, reason=str(error))
 
-    def _adopted(self, wanted: mps.Daemon) -> mps.Daemon:
+    def _adopted(self, wanted: mps.Daemon, *, in_use: bool) -> mps.Daemon:
         """The daemon as it goes on: one that is there keeps its shared memory, which is in use.
 
         One that cannot become this one is ended. It served an instance that a reset of the GPU
-        took, or somebody was killed who ended it.
+        took, or somebody was killed who ended it. One whose description is damaged is described
+        anew if claims may be at work with it: it serves what they have.
         """
-        described = self._described(wanted.id)
+        domain = mps_domain.Domain(self._tools.directory / wanted.id)
+        try:
+            described = domain.read()
+        except stores.Damaged as error:
+            aside = domain.keep_aside()
+            self._log.error(DAMAGED, mps=wanted.id, reason=str(error), set_aside=str(aside))
+            if in_use:
+                domain.describe(wanted)
+                return wanted
+            described = None
         if described is None:
             is_unfit = self._tools.launcher.state(wanted) is not mps_local.State.ABSENT
         else:
@@ -293,9 +308,22 @@ class Sharer:
     def _described(self, domain: str) -> mps.Daemon | None:
         try:
             return mps_domain.Domain(self._tools.directory / domain).read()
-        except errors.Rejected as error:
+        except stores.Damaged as error:
             self._log.warning("description of an MPS daemon not used", reason=str(error))
             return None
+
+    def wanted(
+        self,
+        use: prepared.MpsUse,
+        record: prepared.Record,
+        uuids: Mapping[str, str],
+        others: Others,
+    ) -> mps.Daemon:
+        """What the daemon of a use has to be, by what claims are remembered to have.
+
+        Of several devices the limits of each are not among that.
+        """
+        return self._daemon(use, uuids, self._limits(use, record, others), None)
 
     def _stop(self, use: prepared.MpsUse) -> None:
         self._stop_at(use.domain)
@@ -353,6 +381,11 @@ def _recalled_use(
         exclusive=share_id is None and bool(whole),
         gpus=whole if share_id is None else (),
     )
+
+
+def _have(records: Others, domain: str) -> bool:
+    """Whether one of these claims has the daemon."""
+    return any(use.domain == domain for one in records for use in one.sharing.mps)
 
 
 def _cap(uses: Iterable[prepared.MpsUse]) -> mps.Limits:

@@ -74,8 +74,7 @@ class Specs:
         """
         if self.read(uid) == content:
             return False
-        files.make_directory(self._directory, 0o755)
-        files.write(self._path(uid), content, mode=0o644, durable=False)
+        files.write(self._path(uid), content, mode=0o644, durable=False, folder_mode=0o755)
         return True
 
     def read(self, uid: str) -> str | None:

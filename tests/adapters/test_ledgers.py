@@ -229,6 +229,20 @@ def test_a_damaged_page_goes_like_any_other_once_its_thing_is_undone(directory, 
     assert names(directory) == [f"{GPU}.{BOOT}.mig-mode.json"]
 
 
+def test_a_damaged_page_is_left_to_be_mended_when_something_else_changes(directory, monkeypatch):
+    books = opened(directory)
+    books.put(full())
+    (directory / PAGES[2]).write_text("damaged")
+
+    def full_disk(*_arguments, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full_disk)
+    books.put(books.get(GPU).without(OTHER_SPOT))
+    assert same(books.get(GPU), full().without(OTHER_SPOT))
+    assert (directory / PAGES[2]).read_text() == "damaged"
+
+
 @pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_file_of_an_earlier_driver_is_set_aside_and_makes_nothing_ours(
     directory, content

@@ -1,5 +1,8 @@
 import contextlib
+import errno
+import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +11,7 @@ import threading
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import locks
+from dra_driver.adapters import files, locks
 
 HOLDER = """
 import pathlib, sys
@@ -180,6 +183,20 @@ def test_a_block_that_raises_gives_its_names_back(mine):
     with pytest.raises(ZeroDivisionError), mine.hold(["gpu-0", "gpu-1"], seconds=1):
         raise ZeroDivisionError
     assert is_free(mine, "gpu-0", "gpu-1")
+
+
+def test_what_the_operating_system_refuses_is_told_with_the_path(path, mine, monkeypatch):
+    def refused(*_arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    told = f"{path} cannot be locked: {os.strerror(errno.ENOLCK)}. Remedy: "
+    with pytest.raises(files.TROUBLE, match=re.escape(told)), mine.hold(["gpu-0"], seconds=1):
+        pass
+    monkeypatch.undo()
+    assert is_free(mine, "gpu-0")
+    with pytest.raises(files.TROUBLE, match="cannot be opened: No such file"):
+        locks.Locks(path.parent / "absent" / "locks")
 
 
 def test_no_names_are_always_to_be_had(mine):
