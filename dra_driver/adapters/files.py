@@ -137,11 +137,13 @@ def read(path: pathlib.Path) -> str | None:
     Raises:
         UnicodeDecodeError: it is no text.
     """
-    with explaining("read", path):
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explained(error, "read", path) from error
 
 
 def make_directory(path: pathlib.Path, mode: int) -> None:

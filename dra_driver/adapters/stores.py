@@ -30,6 +30,7 @@ The policy for whatever may be found, the same for every store:
 import contextlib
 import dataclasses
 import errno
+import os
 import pathlib
 import re
 import time
@@ -152,7 +153,11 @@ class Store(Generic[R]):
 
     def contents(self, prefix: str = "") -> Contents[R]:
         """Everything on disk now whose key begins like this."""
-        found = {key: seen for key in self._keys(prefix) if (seen := self._look(key)) is not None}
+        found = {
+            key: seen
+            for key, path in self._files(prefix)
+            if (seen := self._look(key, path)) is not None
+        }
         kept = {} if not prefix else dict(self._seen)
         for key in [key for key in kept if key.startswith(prefix)]:
             del kept[key]
@@ -181,17 +186,19 @@ class Store(Generic[R]):
         """Remove what a killed process had begun to write; the record stays as it is."""
         files.clear(self.path(key))
 
-    def _keys(self, prefix: str) -> Iterator[str]:
-        end = _SUFFIX if self._within is None else ""
+    def _files(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """The keys that begin like this, and their files. Called with each call of the kubelet."""
+        folder, inner = str(self.directory), self._within
         for name in files.names(self.directory):
-            key = name.removesuffix(end)
-            if name.endswith(end) and name.startswith(prefix) and self._kind.keys.fullmatch(key):
-                yield key
+            key = name if inner is not None else name.removesuffix(_SUFFIX)
+            if not name.startswith(prefix) or (inner is None and key == name):
+                continue
+            if self._kind.keys.fullmatch(key):
+                yield key, f"{folder}/{name}" if inner is None else f"{folder}/{name}/{inner}"
 
-    def _look(self, key: str) -> _Seen[R] | None:
-        path = self.path(key)
+    def _look(self, key: str, path: str) -> _Seen[R] | None:
         try:
-            status = path.stat()
+            status = os.stat(path)  # noqa: PTH116 - most of what a look costs
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -202,7 +209,7 @@ class Store(Generic[R]):
             return known
         # A file that was just written may be written again without a change of its times.
         is_settled = abs(time.time_ns() - status.st_mtime_ns) > _TICK_NS
-        return self._read(key, path, signature, is_settled=is_settled)
+        return self._read(key, pathlib.Path(path), signature, is_settled=is_settled)
 
     def _read(
         self, key: str, path: pathlib.Path, signature: tuple[int, int, int], *, is_settled: bool
@@ -236,5 +243,5 @@ class Store(Generic[R]):
         return record
 
 
-def _unreadable(error: OSError, path: pathlib.Path) -> str:
+def _unreadable(error: OSError, path: str) -> str:
     return f"its file cannot be read: {files.explained(error, 'read', path)}"
