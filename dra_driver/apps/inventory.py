@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, sysfs
+from dra_driver.adapters import files, ledgers, sysfs
 from dra_driver.logic import catalog
 from dra_driver.model import devices, mig, shares
 
@@ -171,6 +171,16 @@ class Inventory:
             self._stop.wait(self._interval)
 
     def _see(self, before: Snapshot) -> Snapshot:
+        """What there is; what was there before, where the disk does not tell what is ours of it."""
+        try:
+            return self._seen(before)
+        except files.TROUBLE as error:
+            self._log.warning("GPUs cannot be looked at for now", reason=str(error))
+            if before.cards:
+                return before
+            return Snapshot(lost=before.lost, problem=str(error))
+
+    def _seen(self, before: Snapshot) -> Snapshot:
         known = {**before.lost, **before.offered}
         ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in before.cards}
         try:
@@ -182,6 +192,8 @@ class Inventory:
         for gpu in discovery.gpus:
             try:
                 cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
+            except files.TROUBLE:
+                raise
             except errors.Rejected as error:
                 failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
         there = {gpu.minor for gpu in discovery.gpus}

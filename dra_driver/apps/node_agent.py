@@ -376,16 +376,15 @@ class NodeAgent:
             self._store, self._gpus, sharer, self._mps_dir, leaving=leaving
         )
         return upkeep.Upkeep(
-            often=[self._mender.mend, self._restorer.look, describer.look],
+            often=[self._mender.mend, self._restorer.look, describer.look, self._clear_dead],
             seldom=[
                 self._mender.clear_leftovers,
-                self._clear_dead_instances,
                 self._orphans.settle,
                 self._orphans.remove_daemons,
             ],
         )
 
-    def _clear_dead_instances(self) -> None:
+    def _clear_dead(self) -> None:
         if self._instance is not None:
             self._instance.clear_dead()
 

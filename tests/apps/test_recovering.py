@@ -41,7 +41,10 @@ def scene(plugin, cluster, machine):
     """A claim that is prepared, by a plugin that is gone."""
     made = Scene(plugin, cluster, machine)
     yield made
-    # One that runs goes on; what it believes is on disk.
+    if plugin.is_running():
+        # What is taken away behind its back, it makes again.
+        for path in machine.records.glob("*.json"):
+            plugin.kubelet.unprepare(claims.ClaimRef("default", "any", claims.ClaimUid(path.stem)))
     for folder in (machine.records, machine.cdi):
         for path in folder.iterdir():
             path.unlink()
