@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver import errors
 from dra_driver.adapters import elf
+from dra_driver.adapters import files as disk
 from dra_driver.model import driver
 
 _VERSION = re.compile(r"\d+(\.\d+)+")
@@ -94,6 +95,7 @@ class DriverRoot:
         self._library_dirs = (*library_dirs, *driver.LIBRARY_DIRS)
         self._cdi_hook = cdi_hook
 
+    @disk.explaining("looked through", "driver root")
     def files(self, version: str) -> driver.DriverFiles:
         """The files of this driver version. Looks through whole directories: keep the answer.
 
@@ -119,6 +121,7 @@ class DriverRoot:
             cdi_hook=self._cdi_hook or self._find_cdi_hook(),
         )
 
+    @disk.explaining("looked through", "device root")
     def device_nodes(self, minors: Iterable[int]) -> tuple[driver.DeviceNode, ...]:
         """The device nodes that a container needs for the GPUs with these minor numbers, by path.
 

@@ -59,7 +59,12 @@ _ELSE = "look at dmesg on the node, and at {folder}"
 
 
 def explained(error: OSError, doing: str, path: pathlib.Path | str) -> Unusable | Exhausted:
-    """The error for what could not be done, as in `explained(error, "written", path)`."""
+    """The error for what could not be done, as in `explained(error, "written", path)`.
+
+    In place of a path, what many are below of: the error tells which of them it is.
+    """
+    if error.filename is not None and not pathlib.PurePath(path).is_absolute():
+        path = error.filename
     remedy = _PASSING.get(error.errno or 0) or _LASTING.get(error.errno or 0) or _ELSE
     kind = Exhausted if error.errno in _PASSING else Unusable
     told = kind(
