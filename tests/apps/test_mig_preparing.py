@@ -6,7 +6,7 @@ import mig_node
 import pytest
 
 from dra_driver import errors
-from dra_driver.model import mig, prepared
+from dra_driver.model import ledgers, mig, prepared
 from dra_driver.sim import gpu_operations
 
 FIRST, SECOND, LARGE, OTHER_CARD = (
@@ -156,7 +156,7 @@ def test_a_whole_gpu_is_taken_out_of_the_mig_mode_that_it_was_left_in(node, api,
     faults(error=19, function="nvmlDeviceSetMigMode", times=1)
     node.unprepare(ref)
     assert node.card().mig_enabled
-    assert node.files() == [f"gpus/{node.uuid()}.json"]
+    assert node.files() == [f"gpus/{node.uuid()}.{ledgers.tag('boot-1')}.mig-mode.json"]
     node.gpus.look()
     node.prepare(whole)
     assert not node.card().mig_enabled

@@ -297,10 +297,10 @@ def _tree(machine):
 
 def test_a_prepare_that_fails_leaves_nothing(kubelet, cluster, machine, checks):
     ref, other = cluster.claim("gpu-0"), cluster.claim("gpu-0")
-    machine.cdi.rmdir()
+    machine.block_cdi()
     assert str(machine.cdi) in kubelet.refusal(ref)
     assert list(machine.records.iterdir()) == []
-    machine.cdi.mkdir()
+    machine.unblock_cdi()
     assert kubelet.prepare(other) == [plugin_process.device(other, "gpu-0")]
     checks.is_prepared(other, "gpu-0")
 
@@ -311,9 +311,9 @@ def test_a_prepare_that_fails_the_second_time_keeps_what_the_first_has_done(
     ref = cluster.claim("gpu-0")
     kubelet.prepare(ref)
     machine.spec_path(ref).unlink()
-    machine.cdi.rmdir()
+    machine.block_cdi()
     assert str(machine.cdi) in kubelet.refusal(ref)
-    machine.cdi.mkdir()
+    machine.unblock_cdi()
     assert str(ref) in kubelet.refusal(cluster.claim("gpu-0"))
     kubelet.prepare(ref)
     checks.is_prepared(ref, "gpu-0")

@@ -168,11 +168,11 @@ def test_a_rebuilt_claim_whose_prepare_fails_keeps_its_devices(scene):
     scene.damage()
     kubelet = scene.start()
     scene.machine.spec_path(scene.ref).unlink()
-    scene.machine.cdi.rmdir()
+    scene.machine.block_cdi()
     refusal = kubelet.refusal(scene.ref)
-    assert f"{scene.machine.spec_path(scene.ref)} cannot be written: No such file" in refusal
+    assert f"{scene.machine.spec_path(scene.ref)} cannot be read: Not a directory" in refusal
     assert "restart the driver's pod" in refusal
-    scene.machine.cdi.mkdir()
+    scene.machine.unblock_cdi()
     assert scene.machine.record(scene.ref) is not None
     scene.works_as_before(kubelet)
 

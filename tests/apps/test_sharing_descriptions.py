@@ -122,7 +122,7 @@ def test_of_several_devices_nothing_tells_the_limits_and_that_is_said(host, user
         host.describer.look()
     # Its configs do, once it is asked for again.
     host.prepare(ref)
-    assert host.gets(ref) == (30, 4)
+    assert host.gets(ref, GPU) == (30, 4)
     host.describer.look()
     host.unprepare(ref)
     assert host.is_clean()
