@@ -55,6 +55,7 @@ _LASTING: Mapping[int, str] = {
     errno.ENOTDIR: _PLACE,
     errno.ESTALE: _PLACE,
 }
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _ELSE = "look at dmesg on the node, and at {folder}"
 
 
@@ -145,7 +146,7 @@ def read(path: pathlib.Path) -> str | None:
     try:
         with path.open(encoding="utf-8") as file:
             return file.read()
-    except FileNotFoundError:
+    except _ABSENT:
         return None
     except OSError as error:
         raise explained(error, "read", path) from error
@@ -190,7 +191,7 @@ def keep_copy(path: pathlib.Path, suffix: str) -> pathlib.Path:
 
 
 def _remove(path: pathlib.Path) -> None:
-    with explaining("removed", path), contextlib.suppress(FileNotFoundError):
+    with explaining("removed", path), contextlib.suppress(*_ABSENT):
         path.unlink()
 
 

@@ -297,6 +297,7 @@ class Preparer:
             if not in_use:
                 self._undoer.after_failure(ref.uid)
             raise
+        self._undoer.settled(ref.uid)
         self._on_change()
         self._on_prepared(record)
 

@@ -49,7 +49,11 @@ class Undoer:
             for partition in reversed(mine.partitions):
                 self._partitioner.unmake(partition, others)
         self._known.remove(uid)
-        del self._begun[uid]
+        self.settled(uid)
+
+    def settled(self, uid: str) -> None:
+        """Nothing of the claim is left half undone: it is prepared again, or gone."""
+        self._begun.pop(uid, None)
 
     def after_failure(self, uid: str) -> None:
         """Take back; where that fails too, the record stays, and the next call does it."""

@@ -170,7 +170,7 @@ def test_a_rebuilt_claim_whose_prepare_fails_keeps_its_devices(scene):
     scene.machine.spec_path(scene.ref).unlink()
     scene.machine.block_cdi()
     refusal = kubelet.refusal(scene.ref)
-    assert f"{scene.machine.spec_path(scene.ref)} cannot be read: Not a directory" in refusal
+    assert f"{scene.machine.spec_path(scene.ref)} cannot be written: Not a directory" in refusal
     assert "restart the driver's pod" in refusal
     scene.machine.unblock_cdi()
     assert scene.machine.record(scene.ref) is not None

@@ -199,3 +199,32 @@ def test_a_claim_that_was_undone_in_part_is_undone_altogether_by_the_next_call(
     node.unprepare(ref)
     assert node.preparer.leaving() == []
     assert node.is_clean()
+
+
+def test_a_claim_that_was_undone_in_part_and_is_prepared_again_is_not_on_its_way_out(
+    node, api, failing_call
+):
+    ref = api.make(PARTITION)
+    node.prepare(ref)
+    failing_call(node.nvml, "destroy", errors.Rejected("no"), 0)
+    with pytest.raises(errors.Rejected, match="no"):
+        node.unprepare(ref)
+    node.prepare(ref)
+    assert node.preparer.leaving() == []
+    lose_spec(node, ref)
+    node.restorer.look()
+    assert node.variables(ref)
+    node.unprepare(ref)
+    assert node.is_clean()
+
+
+def test_a_spec_that_cannot_be_there_is_no_reason_not_to_undo(node, api):
+    ref = api.make(PARTITION)
+    node.prepare(ref)
+    lose_spec(node, ref)
+    node.cdi.rmdir()
+    node.cdi.touch()
+    node.unprepare(ref)
+    node.cdi.unlink()
+    node.cdi.mkdir()
+    assert node.is_clean()
