@@ -89,6 +89,20 @@ def test_a_record_that_is_damaged_or_lost_is_rebuilt_with_its_instance(
     assert again.hardware() == [(False, False, [])] * 2
 
 
+def test_a_damaged_record_of_a_claim_that_was_allocated_anew_tells_what_is_to_be_undone(
+    node, new_node, api, claimed
+):
+    partitions = node.record(claimed).partitions
+    record_path(node, claimed).write_text("damaged")
+    api.allocate(claimed, "gpu-1")
+    again = new_node()
+    again.recover()
+    assert again.record(claimed).partitions == partitions
+    again.prepare(claimed)
+    assert again.instances() == []
+    assert [one.device for one in again.record(claimed).devices] == ["gpu-1"]
+
+
 def test_a_rebuilt_claim_that_is_asked_for_again_keeps_its_instance(node, new_node, claimed):
     partitions, variables = node.record(claimed).partitions, node.variables(claimed)
     record_path(node, claimed).write_text("damaged")
