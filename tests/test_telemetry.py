@@ -350,6 +350,7 @@ def test_metrics_are_served_over_http_until_they_are_stopped(metrics, port):
         "dra_driver_prepared_devices": "gauge",
         "dra_driver_publish_errors": "counter",
         "dra_driver_slices_published": "gauge",
+        "dra_driver_stale_claims": "gauge",
     }
     assert all(family.documentation.endswith(".") for family in families.values())
     server.stop()
