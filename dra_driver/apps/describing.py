@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import mps_domain, stores
-from dra_driver.apps import inventory, preparing, restoring, sharing
+from dra_driver.apps import inventory, preparing, restoring, sharing, specs
 from dra_driver.logic import planning
 from dra_driver.model import prepared
 
@@ -80,7 +80,7 @@ class Describer:
                 set_aside=None if aside is None else str(aside),
             )
             others = [one for one in self._known.contents().records.values() if one != record]
-            uuids = restoring.uuids_of(record, gpus)
+            uuids = specs.uuids(record, gpus)
             domain.create(self._sharer.wanted(use, record, uuids, others), shm=False)
             self._log.warning("MPS daemon described anew", mps=use.domain, claim=str(record.ref))
 

@@ -26,7 +26,7 @@ from dra_driver.apps import (
     undoing,
 )
 from dra_driver.logic import cdi, planning
-from dra_driver.model import claims, prepared, shares
+from dra_driver.model import claims, devices, prepared, shares
 
 T = TypeVar("T")
 
@@ -286,19 +286,20 @@ class Preparer:
             # Also for a claim that is prepared already: a daemon may have ended meanwhile.
             shared = self._sharer.set_up(
                 record,
-                _uuids(record, plan),
+                specs.uuids(record, _gpus(plan)),
                 others,
                 plan.needs.mps,
                 _left(deadline),
                 in_use=in_use,
             )
-            self._conclude(record, plan, shared, is_new=before != record)
+            has_changed = self._conclude(record, plan, shared, is_new=before != record)
         except BaseException:
             if not in_use:
                 self._undoer.after_failure(ref.uid)
             raise
         self._undoer.settled(ref.uid)
-        self._on_change()
+        if has_changed:
+            self._on_change()
         self._on_prepared(record)
 
     def _may_be_in_use(self, record: prepared.Record, plan: planning.Plan) -> bool:
@@ -336,19 +337,18 @@ class Preparer:
         shared: Mapping[str, cdi.Edits],
         *,
         is_new: bool,
-    ) -> None:
-        """Remember that all is made, and let the container runtime know.
+    ) -> bool:
+        """Remember that all is made, and let the container runtime know; whether that was news.
 
         The record comes first: of a spec without a record nobody knew what it is for. A record
         without its spec is whole, and says all that is to stand in it: it is written by the next
         prepare, and when the driver starts. What is there already is not written again.
         """
-        gpus = {name: offer.gpu for name, offer in plan.offers.items()}
         # Device nodes are looked at before anything is said to be ready.
-        text = specs.text(self._node.driver_name, self._injector, record, gpus, shared)
+        text = specs.text(self._node.driver_name, self._injector, record, _gpus(plan), shared)
         if is_new:
             self._store.records.write(record)
-        self._specs.put(record.uid, text)
+        return self._specs.put(record.uid, text) or is_new
 
     def _undo_locked(self, ref: claims.ClaimRef, deadline: float) -> None:
         # Read with the claim's lock held: what is recorded does not change any more.
@@ -369,18 +369,16 @@ def _cards(record: prepared.Record | None) -> frozenset[str]:
     return planning.cards(record) if record else frozenset()
 
 
+def _gpus(plan: planning.Plan) -> dict[str, devices.Gpu]:
+    return {name: offer.gpu for name, offer in plan.offers.items()}
+
+
 def _is_for(record: prepared.Record, plan: planning.Plan) -> bool:
     """Whether a claim was prepared for this plan; of a rebuilt one the requests may be missing."""
     if not record.rebuilt:
         return record.devices == plan.entries
     mine = {(one.device, one.share_id) for one in record.devices}
     return mine == {(one.device, one.share_id) for one in plan.entries}
-
-
-def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:
-    """What CUDA calls the devices, by name."""
-    instances = {one.device: one.uuid for one in record.partitions}
-    return {name: instances.get(name) or offer.gpu.uuid for name, offer in plan.offers.items()}
 
 
 def _sharing(before: prepared.Record, plan: planning.Plan) -> prepared.Sharing:

@@ -5,7 +5,7 @@ that has the claim already could start no container with it, and nobody would pr
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
 from dra_driver.apps import inventory, preparing, sharing, specs
@@ -75,7 +75,7 @@ class Restorer:
         if self._known.get(record.uid) != record or self._specs.read(record.uid) is not None:
             return
         gpus = gpus_of(record, self._gpus.snapshot)
-        shared = self._sharer.edits(record, uuids_of(record, gpus))
+        shared = self._sharer.edits(record, specs.uuids(record, gpus))
         self._specs.put(
             record.uid, specs.text(self._driver_name, self._injector, record, gpus, shared)
         )
@@ -104,9 +104,3 @@ def gpus_of(record: prepared.Record, seen: inventory.Snapshot) -> dict[str, devi
             f"devices {', '.join(gone)} are not there: look at `nvidia-smi` on the node"
         )
     return {one.device: seen.offered[one.device].gpu for one in record.devices}
-
-
-def uuids_of(record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> dict[str, str]:
-    """What CUDA calls the devices, by name."""
-    instances = {one.device: one.uuid for one in record.partitions}
-    return {name: instances.get(name) or gpu.uuid for name, gpu in gpus.items()}

@@ -55,6 +55,12 @@ def text(
     return cdi.spec(driver_name, record.uid, cdi.Injection(injection.common, edits))
 
 
+def uuids(record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> dict[str, str]:
+    """What CUDA calls the devices of a claim, by name; `gpus` are those of the devices."""
+    instances = {one.device: one.uuid for one in record.partitions}
+    return {name: instances.get(name) or gpu.uuid for name, gpu in gpus.items()}
+
+
 class Specs:
     """The spec files of one driver, one for each claim; other files are left alone.
 
