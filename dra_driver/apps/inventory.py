@@ -196,8 +196,8 @@ class Inventory:
                 raise
             except errors.Rejected as error:
                 failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
-        there = {gpu.minor for gpu in discovery.gpus}
-        lost = {name: offer for name, offer in known.items() if offer.gpu.minor not in there}
+        there = {gpu.uuid for gpu in discovery.gpus}
+        lost = {name: offer for name, offer in known.items() if offer.gpu.uuid not in there}
         return Snapshot(tuple(cards), lost, tuple(failures))
 
     def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:

@@ -240,7 +240,7 @@ class NodeAgent:
         self._metrics.gpus(
             offered=len(set(offered.values())),
             failed=len(seen.failures),
-            lost=len({offer.gpu.minor for offer in seen.lost.values()}),
+            lost=len({offer.gpu.uuid for offer in seen.lost.values()}),
         )
         needed = {use.domain for record in known for use in record.sharing.mps}
         self._metrics.mps_daemons(ready=len(needed - down.keys()), down=len(needed & down.keys()))

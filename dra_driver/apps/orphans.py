@@ -84,9 +84,10 @@ class Orphans:
         if users is not None:
             raise errors.Retryable(f"its devices are used by {users}")
         # Another instance may be about to need it again, and has locked its GPUs then.
-        cards = [card.name for card in self._gpus.snapshot.cards if card.gpu.uuid in uuids]
-        every = [card.name for card in self._gpus.snapshot.cards]
-        with self._locks.hold(cards or every, seconds=LOCK_SECONDS):
+        every = [card.gpu for card in self._gpus.snapshot.cards]
+        gpus = [gpu for gpu in every if gpu.uuid in uuids] or every
+        locks = [lock for gpu in gpus for lock in gpu.locks]
+        with self._locks.hold(locks, seconds=LOCK_SECONDS):
             if domain in self._unused() and not self._mender.lost():
                 self._log.warning("MPS daemon without a claim is removed", domain=domain)
                 self._sharer.remove(domain)
@@ -117,7 +118,7 @@ class Orphans:
                 damaged = self._books.damaged(uuid)
                 if not (damaged or self._is_unsettled(self._books.get(uuid))):
                     continue
-                with self._locks.hold([card.name], seconds=LOCK_SECONDS):
+                with self._locks.hold(card.gpu.locks, seconds=LOCK_SECONDS):
                     self._mend_ledger(card)
                     self._partitioner.settle_mode(uuid)
                     # What claims need whose records are lost is not known.
@@ -162,7 +163,7 @@ class Orphans:
             if not (self._is_to_adopt(card) or self._books.get(card.gpu.uuid).made):
                 continue
             try:
-                with self._locks.hold([card.name], seconds=LOCK_SECONDS):
+                with self._locks.hold(card.gpu.locks, seconds=LOCK_SECONDS):
                     self._clean(card, allocated)
             except errors.DriverError as error:
                 self._log.warning(
@@ -237,4 +238,4 @@ def _claimed(card: catalog.Card, known: records.Contents) -> frozenset[mig.Spot]
 
 def _name(card: catalog.Card, spot: mig.Spot) -> str:
     profiles = {profile.id: profile.name for profile in card.gpu.profiles}
-    return devices.mig_device_name(card.gpu.minor, profiles.get(spot.profile_id, "unknown"), spot)
+    return devices.mig_device_name(card.name, profiles.get(spot.profile_id, "unknown"), spot)

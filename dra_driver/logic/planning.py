@@ -36,8 +36,8 @@ class Plan:
 
     @property
     def cards(self) -> frozenset[str]:
-        """The names of the whole GPUs that are touched: what has to be locked."""
-        return frozenset(offer.card for offer in self.offers.values())
+        """What has to be locked: the whole GPUs that are touched."""
+        return frozenset(lock for offer in self.offers.values() for lock in offer.gpu.locks)
 
 
 def check_uid(uid: str) -> None:
@@ -178,8 +178,12 @@ def kind(name: str) -> Literal["gpu", "mig"]:
 
 
 def cards(record: prepared.Record) -> frozenset[str]:
-    """The names of the whole GPUs that a claim's devices are on."""
-    return frozenset(devices.card_of(device.device) for device in record.devices)
+    """What is locked by whoever changes what a claim has: the whole GPUs that its devices are on.
+
+    As in `devices.Gpu.locks`, as far as the record tells.
+    """
+    names = {devices.card_of(device.device) for device in record.devices}
+    return frozenset(names | {devices.gpu_device_name(one.minor) for one in record.partitions})
 
 
 def allocated_entries(
