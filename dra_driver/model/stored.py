@@ -3,23 +3,35 @@
     {"version": 1, "checksum": "sha256:…", "ledger": {…}}
 
 A version rises when an older driver could not do with the file what it has to; a file of a higher
-one is refused, not guessed at.
+one is refused, not guessed at. What came later and an older driver does without stands beside the
+content, in `more`, where that driver does not look, with a checksum of its own.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dra_driver import errors
 
 
-def encode(noun: str, version: int, content: Mapping[str, Any]) -> str:
+_BESIDE = "more"
+
+
+def encode(
+    noun: str,
+    version: int,
+    content: Mapping[str, Any],
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
     """The text of a file with this content, which is JSON; `noun` is the field that it stands in.
 
-    Equal content gives equal bytes.
+    `more` is for those who know it. Equal content gives equal bytes.
     """
     document = {"version": version, "checksum": checksum(content), noun: content}
+    if more:
+        document[_BESIDE] = {**more, "checksum": checksum(dict(more))}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
@@ -49,6 +61,23 @@ def decode(
     if not isinstance(content, dict):
         raise errors.Rejected(f"content is not a {noun}: it is a {type(content).__name__}")
     return content
+
+
+def beside(text: str) -> dict[str, Any]:
+    """What stands beside the content in a file's text, which `decode` takes; maybe nothing.
+
+    Raises:
+        errors.Rejected: it is damaged.
+    """
+    more = json.loads(text).get(_BESIDE, {})
+    if not isinstance(more, dict):
+        raise errors.Rejected(f"{_BESIDE!r} is no object but {more!r}")
+    said = {key: value for key, value in more.items() if key != "checksum"}
+    if more and more.get("checksum") != checksum(said):
+        raise errors.Rejected(
+            f"checksum {more.get('checksum')!r} does not match what stands beside the content"
+        )
+    return said
 
 
 def checksum(content: Any) -> str:
