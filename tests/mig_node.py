@@ -8,11 +8,20 @@ import json
 import threading
 
 from dra_driver import settings
-from dra_driver.adapters import ledgers, locks, nvml_compute, nvml_mig, processes, records
+from dra_driver.adapters import (
+    card_names,
+    ledgers,
+    locks,
+    nvml_compute,
+    nvml_mig,
+    processes,
+    records,
+)
 from dra_driver.apps import (
     device_users,
     inventory,
     mending,
+    names,
     orphans,
     partitioning,
     preparing,
@@ -32,7 +41,10 @@ OTHER_CARD = "gpu-1-mig-2g20gb-14-2"
 
 
 class Claims:
-    """What the API would say; claims of a cluster."""
+    """What the API would say; claims of a cluster, and what the node has published."""
+
+    published = ()
+    """Devices, or the error that tells that they cannot be read."""
 
     def __init__(self):
         self._numbers = itertools.count(1)
@@ -72,6 +84,11 @@ class Claims:
     def everywhere(self):
         return list(self.known.values())
 
+    def ask(self):
+        if isinstance(self.published, Exception):
+            raise self.published
+        return self.published
+
 
 class Node:
     """The driver's parts that change the node, over directories that outlive them."""
@@ -91,8 +108,15 @@ class Node:
         self.store = preparing.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
+        self.names = names.Names(
+            card_names.CardNames(root / "names"), self.held, self.store.records, api.ask
+        )
         self.gpus = inventory.Inventory(
-            inventory.Looking(found.nvml, found.place, self.books, lambda _: mig.Mode(mode)),
+            inventory.Looking(
+                *(found.nvml, found.place, self.books),
+                lambda _: mig.Mode(mode),
+                named=self.names.named,
+            ),
             interval=3600,
             on_change=lambda: None,
         )

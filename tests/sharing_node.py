@@ -18,6 +18,7 @@ import polling
 
 from dra_driver import settings
 from dra_driver.adapters import (
+    card_names,
     driver_programs,
     ledgers,
     locks,
@@ -36,6 +37,7 @@ from dra_driver.apps import (
     inventory,
     mending,
     mps_health,
+    names,
     orphans,
     partitioning,
     preparing,
@@ -142,9 +144,15 @@ class Node(mig_node.Node):
         self.store = preparing.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
+        self.names = names.Names(
+            card_names.CardNames(root / "names"), self.held, self.store.records, api.ask
+        )
         self.gpus = inventory.Inventory(
             inventory.Looking(
-                found.nvml, found.place, self.books, lambda _: mig.Mode(mode), lambda _: shares
+                *(found.nvml, found.place, self.books),
+                lambda _: mig.Mode(mode),
+                lambda _: shares,
+                self.names.named,
             ),
             interval=3600,
             on_change=lambda: None,

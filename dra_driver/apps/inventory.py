@@ -8,8 +8,9 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, ledgers, sysfs
-from dra_driver.logic import catalog
-from dra_driver.model import devices, mig, shares
+from dra_driver.apps import names
+from dra_driver.logic import catalog, naming, planning
+from dra_driver.model import claims, devices, mig, shares
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
@@ -39,12 +40,15 @@ class Snapshot:
     `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
     GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or of
     which nobody knows what to do with them. `problem` says why nothing could be seen at all.
+    `names` is what is remembered of names; `nameless` says that there are cards without one.
     """
 
     cards: tuple[catalog.Card, ...] = ()
     lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problem: str | None = None
+    names: naming.Memory = dataclasses.field(default_factory=dict)
+    nameless: bool = False
 
     @property
     def offered(self) -> Mapping[str, devices.Offer]:
@@ -58,6 +62,18 @@ class Snapshot:
         if self.problem is None and notes and name not in self.offered:
             return f"device {name!r} does not exist on this node. {card}: {notes[0]}"
         return self.problem
+
+    def refuse_gone(self, ref: claims.ClaimRef, missing: planning.UnknownDevice) -> None:
+        """Refuse a device whose card is gone and is not about to come back, as far as was seen.
+
+        Raises:
+            naming.WrongCard: that is so.
+        """
+        card = self.names.get(devices.card_of(missing.device))
+        if self.problem is not None or card is None or card.gone_since is None:
+            return
+        if card.gpu not in {offer.gpu.uuid for offer in self.lost.values()}:
+            raise naming.gone(ref, missing.results, card)
 
     @property
     def divisions(self) -> Mapping[str, shares.Shares]:
@@ -82,6 +98,7 @@ class Looking:
     ledgers: ledgers.Ledgers
     mode_of: Callable[[devices.Gpu], mig.Mode]
     shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
+    named: names.Namer = names.by_minor
 
 
 class Inventory:
@@ -186,10 +203,11 @@ class Inventory:
         try:
             discovery = self._looking_at.source.discover()
         except errors.Retryable as error:
-            return Snapshot(lost=known, problem=str(error))
-        failures = [str(failure) for failure in discovery.failures]
+            return Snapshot(lost=known, problem=str(error), names=before.names)
+        named = self._looking_at.named(discovery)
+        failures = [*(str(failure) for failure in discovery.failures), *named.problems]
         cards = []
-        for gpu in discovery.gpus:
+        for gpu in named.gpus:
             try:
                 cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
             except files.TROUBLE:
@@ -198,7 +216,9 @@ class Inventory:
                 failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
         there = {gpu.uuid for gpu in discovery.gpus}
         lost = {name: offer for name, offer in known.items() if offer.gpu.uuid not in there}
-        return Snapshot(tuple(cards), lost, tuple(failures))
+        return Snapshot(
+            tuple(cards), lost, tuple(failures), names=named.memory, nameless=bool(named.problems)
+        )
 
     def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:
         """What can be had of the GPU.

@@ -9,7 +9,6 @@ import dataclasses
 import pathlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from dra_driver import settings, telemetry
 from dra_driver.adapters import (
@@ -38,6 +37,7 @@ from dra_driver.apps import (
     mending,
     mps_health,
     mps_pods,
+    names,
     offers,
     orphans,
     partitioning,
@@ -47,6 +47,7 @@ from dra_driver.apps import (
     readiness,
     reconciling,
     recovering,
+    refusals,
     restoring,
     sharing,
     specs,
@@ -54,8 +55,6 @@ from dra_driver.apps import (
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
 from dra_driver.model import claims, prepared, quantities
-
-T = TypeVar("T")
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
@@ -117,6 +116,7 @@ class NodeAgent:
             locks=locks.Locks(config.state / "locks"),
             boot_id=boot_id,
         )
+        self._names = names.of_node(config, self._client, self._store.locks, self._store.records)
         self._gpus = self._make_inventory(hardware)
         self._instance: instances.Instances | None = None
         self._offers = self._make_offers()
@@ -175,7 +175,7 @@ class NodeAgent:
         """What would keep it from publishing, as the API server tells now."""
         return diagnosis.hindrance(self._doctor())
 
-    def start(self, ready: Callable[[preparing.Preparer], None]) -> None:
+    def start(self, ready: Callable[[refusals.Preparer], None]) -> None:
         """Start everything, in order; `ready` is called when claims can be prepared."""
         self._gpus.start()
         self._gpus.wait_first(WAIT_FOR_GPUS)
@@ -190,7 +190,7 @@ class NodeAgent:
             if record.phase is prepared.Phase.COMPLETED:
                 self._report(record)
         self._is_ready = True
-        ready(self._preparer)
+        ready(refusals.Told(self._preparer, self._store.records, self._statuses.report))
         self._statuses.start()
         self._health.start()
         self._publisher.start()
@@ -288,6 +288,7 @@ class NodeAgent:
             self._books,
             per_gpu.mig_mode(config),
             per_gpu.division(config),
+            self._names.named,
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -326,7 +327,7 @@ class NodeAgent:
             self._store.records,
             self._claims,
             self._unprepare,
-            self._orphans,
+            reconciling.Several(self._orphans, self._names),
             self._users,
             boot_id=self._store.boot_id,
         )

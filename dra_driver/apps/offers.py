@@ -42,10 +42,13 @@ class Offers:
     def wanted(
         self, published: Sequence[slices.Device], layout: publishing.Layout
     ) -> Sequence[publishing.Content] | None:
-        """See `publishing.Publisher`; None until the GPUs have been looked at."""
+        """See `publishing.Publisher`; None until the GPUs have been looked at, and have names."""
         if not self._gpus.wait_first(0):
             return None
         snapshot = self._gpus.snapshot
+        if snapshot.nameless:
+            # What is published may be all that tells of their names.
+            return None
         held = frozenset(
             device.device
             for record in self._known.contents().records.values()

@@ -197,6 +197,7 @@ class Preparer:
             return self._planned(ref, claim, before, self._gpus.snapshot)
         except planning.UnknownDevice as error:
             snapshot = self._gpus.look_within(_left(deadline))
+            snapshot.refuse_gone(ref, error)
             if (reason := snapshot.why_missing(error.device)) is not None:
                 raise errors.Retryable(f"claim {ref}: {reason}") from error
             return self._planned(ref, claim, before, snapshot)
@@ -276,6 +277,7 @@ class Preparer:
             devices=plan.entries,
             partitions=before.partitions if before and in_use else plan.partitions,
             sharing=_sharing(before, plan) if before and in_use else plan.needs.remembered,
+            gpus=plan.gpus,
         )
         try:
             if not in_use:

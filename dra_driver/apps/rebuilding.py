@@ -110,6 +110,7 @@ class Rebuilder:
             rebuilt=True,
             partitions=self._partitions(entries, seen),
             sharing=self._sharing(claim, seen) or _recalled(uid, entries, text, seen),
+            gpus=_gpus(entries, seen),
         )
 
     def _entries(
@@ -172,6 +173,12 @@ class Rebuilder:
             )
             return prepared.Sharing()
         return plan.needs.remembered
+
+
+def _gpus(entries: Iterable[prepared.PreparedDevice], seen: inventory.Snapshot) -> dict[str, str]:
+    """The UUIDs of the whole GPUs by name, as far as they are there to tell."""
+    offers = (seen.offered.get(entry.device) for entry in entries)
+    return {offer.card: offer.gpu.uuid for offer in offers if offer is not None}
 
 
 def _recalled(

@@ -91,6 +91,33 @@ class Users(Protocol):
         """
 
 
+class Several:
+    """Several of them as one."""
+
+    def __init__(self, *parts: Orphans) -> None:
+        self._parts = parts
+
+    def settle(self) -> None:
+        """See `Orphans`."""
+        for part in self._parts:
+            part.settle()
+
+    def needs_view(self) -> bool:
+        """See `Orphans`. Each of them is asked: some take note of the time."""
+        answers = [part.needs_view() for part in self._parts]
+        return any(answers)
+
+    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
+        """See `Orphans`."""
+        for part in self._parts:
+            part.rebuild(everywhere)
+
+    def remove(self, allocated: frozenset[str]) -> None:
+        """See `Orphans`."""
+        for part in self._parts:
+            part.remove(allocated)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds between looks; how long a record has to look stale; monotonic seconds."""

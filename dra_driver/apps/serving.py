@@ -11,7 +11,7 @@ from dra_driver.model import claims, prepared
 
 if TYPE_CHECKING:
     # What prepares takes longer to load than the sockets may.
-    from dra_driver.apps import preparing
+    from dra_driver.apps import refusals
 
 PROBE = claims.ClaimRef("", "", claims.ClaimUid(""))
 """Asks whether calls are served, and nothing else; the kubelet's claims have a UID."""
@@ -38,7 +38,7 @@ class Service:
         self._ready = threading.Event()
         self._turning = threading.Lock()
         self._is_over = False
-        self._preparer: preparing.Preparer | None = None
+        self._preparer: refusals.Preparer | None = None
         self._problem = STARTING
         self._hindrance: Callable[[], str | None] = lambda: None
 
@@ -47,7 +47,7 @@ class Service:
         self._problem = problem
 
     def ready(
-        self, preparer: "preparing.Preparer", hindrance: Callable[[], str | None] = lambda: None
+        self, preparer: "refusals.Preparer", hindrance: Callable[[], str | None] = lambda: None
     ) -> None:
         """From now on `preparer` does the work, as well as it can with what `hindrance` tells."""
         self._hindrance = hindrance
@@ -123,7 +123,7 @@ class Service:
         return self._probed() if ref == PROBE else dra_grpc.Answer(error=self._problem)
 
     def _answer(
-        self, operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, deadline: float
+        self, operation: str, preparer: "refusals.Preparer", ref: claims.ClaimRef, deadline: float
     ) -> dra_grpc.Answer:
         start = time.perf_counter()
         try:
@@ -148,7 +148,7 @@ class Service:
 
 
 def _work(
-    operation: str, preparer: "preparing.Preparer", ref: claims.ClaimRef, seconds: float
+    operation: str, preparer: "refusals.Preparer", ref: claims.ClaimRef, seconds: float
 ) -> tuple[prepared.PreparedDevice, ...]:
     if operation == "prepare":
         return preparer.prepare(ref, seconds)

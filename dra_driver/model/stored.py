@@ -15,7 +15,6 @@ from typing import Any
 
 from dra_driver import errors
 
-
 _BESIDE = "more"
 
 

@@ -92,7 +92,11 @@ class Scene:
             boot_id="boot-1",
             devices=devices,
             rebuilt=True,
+            gpus=self.gpus(),
         )
+
+    def gpus(self):
+        return {device["device"]: self.machine.uuid(device["device"]) for device in self.answer}
 
     def works_as_before(self, kubelet):
         """The claim keeps its devices, gives the same answer, and can be given back."""
@@ -106,6 +110,7 @@ class Scene:
             phase=prepared.Phase.COMPLETED,
             boot_id="boot-1",
             devices=tuple(prepared.PreparedDevice(**device) for device in self.answer),
+            gpus=self.gpus(),
         )
         assert self.machine.spec(self.ref) is not None
         kubelet.unprepare(self.ref)
