@@ -144,8 +144,10 @@ class Node(mig_node.Node):
         self.store = preparing.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
+        # An API of claims alone tells of nothing that is published.
+        ask = getattr(api, "ask", tuple)
         self.names = names.Names(
-            card_names.CardNames(root / "names"), self.held, self.store.records, api.ask
+            card_names.CardNames(root / "names"), self.held, self.store.records, ask
         )
         self.gpus = inventory.Inventory(
             inventory.Looking(
