@@ -8,7 +8,7 @@ import re
 import mig_node
 import pytest
 
-from dra_driver.logic import naming, offering, publishing
+from dra_driver.logic import naming, offering, publishing, staleness
 from dra_driver.sim import gpu_operations, gpu_state
 
 _CARD = re.compile(r"GPU-[0-9a-f-]{36}")
@@ -20,10 +20,15 @@ class Scene:
     def __init__(self, new_node, api, gpus="h100-80gb-hbm3:2,t4:2"):
         self._new_node, self.api = new_node, api
         self._boots = 1
+        self.time = 0.0
         self.meant = {}
-        self.node = new_node(gpus)
+        self._begin(gpus)
         self.cards = [card.uuid for card in self.state()]
-        self.look()
+        self.publish()
+
+    def _begin(self, gpus):
+        self.node = self._new_node(gpus, boot=f"boot-{self._boots}")
+        self.node.names._clock = lambda: self.time
 
     def state(self):
         """The cards as they are."""
@@ -94,7 +99,7 @@ class Scene:
 
     def restart(self):
         """The driver starts again, on the machine as it is."""
-        self.node = self._new_node(None, boot=f"boot-{self._boots}")
+        self._begin(None)
         self.node.recover()
         self.publish()
 
@@ -118,6 +123,13 @@ class Scene:
     def wiped(self):
         """What the kubelet does to slices when it starts."""
         self.api.published = []
+
+    def clean_up_after(self, seconds):
+        """What the reconciler does for names, that much later."""
+        self.time += seconds
+        if self.node.names.needs_view():
+            listed = staleness.devices_here(self.api.everywhere(), self.node.identity)
+            self.node.names.remove(listed)
 
     def names_on_disk(self):
         return self.node.root / "names"
