@@ -183,6 +183,23 @@ def test_two_instances_that_see_new_cards_at_once_give_each_one_name(desk):
     assert found == [{"GPU-a": "gpu-0", "GPU-b": "gpu-1", "GPU-c": "gpu-2"}] * 3
 
 
+def test_a_name_that_another_instance_gives_in_the_middle_of_a_look_counts(desk):
+    other = desk.make()
+
+    def meanwhile():
+        desk.ask = list
+        other._ask = desk.ask
+        other.named(devices.Discovery((gpu("b", 0),)))
+        return []
+
+    desk.names._ask = meanwhile
+    assert desk.see(A, B) == {"a": 1, "b": 0}
+    assert {uuid: one.device for uuid, one in desk.on_disk().items()} == {
+        "a": "gpu-1",
+        "b": "gpu-0",
+    }
+
+
 def test_a_name_that_another_instance_has_given_is_taken_from_disk(desk):
     desk.see(A)
     other = desk.make()

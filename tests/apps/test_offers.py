@@ -6,8 +6,10 @@ import types
 import mig_node
 import pytest
 
+from dra_driver import errors
 from dra_driver.apps import offers
 from dra_driver.logic import publishing
+from dra_driver.sim import gpu_operations
 
 SPLIT, PLAIN = publishing.Layout.SPLIT, publishing.Layout.PLAIN
 
@@ -53,6 +55,19 @@ def scene(node, monkeypatch):
 def test_nothing_is_wanted_until_the_gpus_have_been_looked_at(node, monkeypatch):
     monkeypatch.setattr(node.gpus, "wait_first", lambda _seconds: False)
     assert Scene(node, 1).offers.wanted([], SPLIT) is None
+
+
+def test_nothing_is_wanted_while_there_are_cards_without_a_name(node, api):
+    # What is published may be all that tells how they were called.
+    made = Scene(node, 1)
+    before = made.publish()
+    gpu_operations.exchange(node.simulation, node.uuid(), "t4")
+    api.published = errors.Retryable("no API server")
+    assert node.gpus.look().nameless
+    assert made.offers.wanted(made.published, SPLIT) is None
+    api.published = made.published
+    node.gpus.look()
+    assert set(made.publish()) - set(before) == {"gpu-2"}
 
 
 def test_a_new_order_comes_at_once_and_the_next_one_after_a_while(scene, node, api):
