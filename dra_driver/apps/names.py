@@ -121,11 +121,15 @@ class Names:
     def remove(self, allocated: frozenset[str]) -> None:
         """Take back the names that nobody means a card by any more.
 
-        `allocated` are the names of all devices of this node that claims have.
+        `allocated` are the names of all devices of this node that claims have. For a name that is
+        among them no list is needed again for an hour.
         """
         meant = {devices.card_of(name) for name in allocated}
         with self._lock:
-            for name in sorted(self._ripe() - meant):
+            now = self._clock()
+            ripe = self._ripe()
+            self._quiet |= dict.fromkeys(ripe & meant, now)
+            for name in sorted(ripe - meant):
                 try:
                     self._take_back(name)
                 except (OSError, errors.DriverError) as error:
