@@ -128,6 +128,7 @@ class Checks:
                 prepared.PreparedDevice(**plugin_process.device(ref, name)) for name in devices
             ),
             gpus={name: self.machine.uuid(name) for name in devices},
+            minors={name: int(name.removeprefix("gpu-")) for name in devices},
         )
         assert self.machine.spec(ref) == self.spec(ref, *devices)
         assert self.machine.files() == self.paths(ref)

@@ -278,6 +278,7 @@ class Preparer:
             partitions=before.partitions if before and in_use else plan.partitions,
             sharing=_sharing(before, plan) if before and in_use else plan.needs.remembered,
             gpus=plan.gpus,
+            minors=plan.minors,
         )
         try:
             if not in_use:

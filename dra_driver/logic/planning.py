@@ -44,6 +44,11 @@ class Plan:
         """The UUIDs of the whole GPUs that are touched, by name."""
         return {offer.card: offer.gpu.uuid for offer in self.offers.values()}
 
+    @property
+    def minors(self) -> dict[str, int]:
+        """The numbers of their device nodes, by name."""
+        return {offer.card: offer.gpu.minor for offer in self.offers.values()}
+
 
 def check_uid(uid: str) -> None:
     """Refuse a UID that is not fit to be part of a file name.

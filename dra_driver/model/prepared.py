@@ -19,7 +19,7 @@ VERSION = 2
 _FIRST_VERSION = 1
 _FIELDS_SINCE_2 = frozenset({"partitions", "sharing"})
 _DEVICE_FIELDS_SINCE_2 = frozenset({"consumed"})
-_FIELDS_BESIDE = frozenset({"gpus"})
+_FIELDS_BESIDE = frozenset({"gpus", "minors"})
 
 
 class Phase(enum.StrEnum):
@@ -137,6 +137,8 @@ class Record(_Frozen):
     sharing: Sharing = Sharing()
     gpus: Mapping[str, str] = pydantic.Field(default_factory=dict)
     """UUIDs of the whole GPUs that the devices are, or are part of, by name (`gpu-0`)."""
+    minors: Mapping[str, int] = pydantic.Field(default_factory=dict)
+    """The numbers of their device nodes when the CDI spec was made, by name."""
 
     @property
     def ref(self) -> claims.ClaimRef:

@@ -87,6 +87,9 @@ class NoOrphans:
     def needs_view(self):
         return False
 
+    def rebuild(self, _everywhere):
+        pass
+
     def remove(self, _allocated):
         pass
 
@@ -378,7 +381,9 @@ def test_the_reconciler_takes_the_list_that_names_need(desk):
     api.everywhere = lambda: listed.append(1) or whole()
     other = reconciling.Several(NoOrphans(), desk.names)
     made = reconciling.Reconciler(
-        planning.Node(mig_node.DRIVER, mig_node.POOL), desk.known, api, None, other, boot_id="b"
+        planning.Node(mig_node.DRIVER, mig_node.POOL),
+        *(desk.known, api, None, other, None),
+        boot_id="b",
     )
     made.look()
     assert listed == []

@@ -111,6 +111,7 @@ class Scene:
             boot_id="boot-1",
             devices=tuple(prepared.PreparedDevice(**device) for device in self.answer),
             gpus=self.gpus(),
+            minors={"gpu-0": 0, "gpu-1": 1},
         )
         assert self.machine.spec(self.ref) is not None
         kubelet.unprepare(self.ref)

@@ -280,6 +280,7 @@ RECORDS = st.builds(
         max_size=3,
     ).map(tuple),
     gpus=st.dictionaries(NAMES, NAMES, max_size=2),
+    minors=st.dictionaries(NAMES, NUMBERS, max_size=2),
     partitions=st.lists(
         st.builds(
             prepared.Partition,
