@@ -47,7 +47,9 @@ class Scene:
     def publish(self):
         """What the publisher would write, if it is known what to write."""
         snapshot = self.snapshot
-        if snapshot.nameless or isinstance(self.api.published, Exception):
+        if isinstance(self.api.published, Exception):
+            return
+        if snapshot.nameless & naming.cards(naming.published(self.api.published)):
             return
         known = self.node.store.records.contents().records.values()
         held = frozenset(one.device for record in known for one in record.devices)

@@ -40,7 +40,7 @@ class Snapshot:
     `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
     GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or of
     which nobody knows what to do with them. `problem` says why nothing could be seen at all.
-    `names` is what is remembered of names; `nameless` says that there are cards without one.
+    `names` is what is remembered of names, `nameless` the UUIDs of cards that have none yet.
     """
 
     cards: tuple[catalog.Card, ...] = ()
@@ -48,7 +48,7 @@ class Snapshot:
     failures: tuple[str, ...] = ()
     problem: str | None = None
     names: naming.Memory = dataclasses.field(default_factory=dict)
-    nameless: bool = False
+    nameless: frozenset[str] = frozenset()
 
     @property
     def offered(self) -> Mapping[str, devices.Offer]:
@@ -217,7 +217,7 @@ class Inventory:
         there = {gpu.uuid for gpu in discovery.gpus}
         lost = {name: offer for name, offer in known.items() if offer.gpu.uuid not in there}
         return Snapshot(
-            tuple(cards), lost, tuple(failures), names=named.memory, nameless=bool(named.problems)
+            tuple(cards), lost, tuple(failures), names=named.memory, nameless=named.nameless
         )
 
     def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:

@@ -29,13 +29,13 @@ has waited for other pods."""
 class Named:
     """The GPUs of a look that have a name, with it; what is remembered; and what went wrong.
 
-    `problems` tell of GPUs that have no name yet: it is not known either what the node had better
-    publish.
+    `nameless` are the UUIDs of GPUs that have no name yet, and `problems` say why.
     """
 
     gpus: tuple[devices.Gpu, ...]
     memory: naming.Memory = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    nameless: frozenset[str] = frozenset()
 
 
 Namer = Callable[[devices.Discovery], Named]
@@ -87,16 +87,16 @@ class Names:
         with self._lock:
             problem = self._remember(discovery)
             gpus = naming.applied(self._memory, discovery.gpus)
-            there = {gpu.uuid for gpu in gpus}
+            named = {gpu.uuid for gpu in gpus}
             for one in self._memory.values():
                 if one.gone_since is None:
                     self._quiet.pop(one.device, None)
+            nameless = [gpu for gpu in discovery.gpus if gpu.uuid not in named]
             problems = tuple(
                 f"GPU {gpu.index} ({gpu.uuid}) is not offered, as it has no name yet: {problem}"
-                for gpu in discovery.gpus
-                if gpu.uuid not in there
+                for gpu in nameless
             )
-            return Named(gpus, self._memory, problems)
+            return Named(gpus, self._memory, problems, frozenset(gpu.uuid for gpu in nameless))
 
     def settle(self) -> None:
         """Nothing is done without the API."""

@@ -34,7 +34,7 @@ def memory(
     by_name: dict[str, card_names.CardName] = {}
     clashing = []
     for one in found:
-        if one.device in by_name or one.gpu in _cards(by_name):
+        if one.device in by_name or one.gpu in cards(by_name):
             clashing.append(one)
         else:
             by_name[one.device] = one
@@ -83,7 +83,7 @@ def given(known: Memory, gpus: Iterable[devices.Gpu], taken: Collection[str]) ->
     use, of cards that may not be known.
     """
     new = sorted(
-        (gpu for gpu in gpus if gpu.uuid not in _cards(known)), key=lambda g: (g.minor, g.uuid)
+        (gpu for gpu in gpus if gpu.uuid not in cards(known)), key=lambda g: (g.minor, g.uuid)
     )
     after = dict(known)
     for gpu in new:
@@ -95,7 +95,7 @@ def given(known: Memory, gpus: Iterable[devices.Gpu], taken: Collection[str]) ->
         if (name := devices.gpu_device_name(number)) not in after and name not in taken
     )
     for gpu in new:
-        if gpu.uuid not in _cards(after):
+        if gpu.uuid not in cards(after):
             name = next(free)
             after[name] = _named(name, gpu)
     return after
@@ -172,7 +172,8 @@ def refuse_moved(
         )
 
 
-def _cards(known: Memory) -> frozenset[str]:
+def cards(known: Memory) -> frozenset[str]:
+    """The UUIDs of the cards that have a name."""
     return frozenset(one.gpu for one in known.values())
 
 
