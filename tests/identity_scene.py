@@ -49,7 +49,7 @@ class Scene:
         snapshot = self.snapshot
         if isinstance(self.api.published, Exception):
             return
-        if snapshot.nameless & naming.cards(naming.published(self.api.published)):
+        if snapshot.nameless.keys() & naming.cards(naming.published(self.api.published)):
             return
         known = self.node.store.records.contents().records.values()
         held = frozenset(one.device for record in known for one in record.devices)

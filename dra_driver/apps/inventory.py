@@ -40,7 +40,7 @@ class Snapshot:
     `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
     GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or of
     which nobody knows what to do with them. `problem` says why nothing could be seen at all.
-    `names` is what is remembered of names, `nameless` the UUIDs of cards that have none yet.
+    `names` is what is remembered of names; `nameless` says why cards have none yet, by UUID.
     """
 
     cards: tuple[catalog.Card, ...] = ()
@@ -48,7 +48,7 @@ class Snapshot:
     failures: tuple[str, ...] = ()
     problem: str | None = None
     names: naming.Memory = dataclasses.field(default_factory=dict)
-    nameless: frozenset[str] = frozenset()
+    nameless: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def offered(self) -> Mapping[str, devices.Offer]:
@@ -57,23 +57,27 @@ class Snapshot:
 
     def why_missing(self, name: str) -> str | None:
         """Why the device is not offered; None where it is, or where nothing is known."""
+        if self.nameless and name not in self.offered:
+            return f"device {name!r} is not known for now: {next(iter(self.nameless.values()))}"
         card = devices.card_of(name)
         notes = [one.note for one in self.cards if one.note is not None and one.name == card]
         if self.problem is None and notes and name not in self.offered:
             return f"device {name!r} does not exist on this node. {card}: {notes[0]}"
         return self.problem
 
-    def refuse_gone(self, ref: claims.ClaimRef, missing: planning.UnknownDevice) -> None:
-        """Refuse a device whose card is gone and is not about to come back, as far as was seen.
+    def refuse_missing(self, ref: claims.ClaimRef, missing: planning.UnknownDevice) -> None:
+        """Refuse a device that was missing, if it still is and the reason is known.
 
         Raises:
-            naming.WrongCard: that is so.
+            naming.WrongCard: its card is gone, and not about to come back as far as was seen.
+            errors.Retryable: it may be offered in a moment.
         """
         card = self.names.get(devices.card_of(missing.device))
-        if self.problem is not None or card is None or card.gone_since is None:
-            return
-        if card.gpu not in {offer.gpu.uuid for offer in self.lost.values()}:
+        left = {offer.gpu.uuid for offer in self.lost.values()}
+        if self.problem is None and card and card.gone_since and card.gpu not in left:
             raise naming.gone(ref, missing.results, card)
+        if (reason := self.why_missing(missing.device)) is not None:
+            raise errors.Retryable(f"claim {ref}: {reason}") from missing
 
     @property
     def divisions(self) -> Mapping[str, shares.Shares]:
@@ -205,7 +209,7 @@ class Inventory:
         except errors.Retryable as error:
             return Snapshot(lost=known, problem=str(error), names=before.names)
         named = self._looking_at.named(discovery)
-        failures = [*(str(failure) for failure in discovery.failures), *named.problems]
+        failures = [*(str(failure) for failure in discovery.failures), *named.nameless.values()]
         cards = []
         for gpu in named.gpus:
             try:

@@ -27,15 +27,14 @@ has waited for other pods."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Named:
-    """The GPUs of a look that have a name, with it; what is remembered; and what went wrong.
+    """The GPUs of a look that have a name, with it, and what is remembered.
 
-    `nameless` are the UUIDs of GPUs that have no name yet, and `problems` say why.
+    `nameless` says of each GPU that has no name yet, by its UUID, why that is so.
     """
 
     gpus: tuple[devices.Gpu, ...]
     memory: naming.Memory = dataclasses.field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    nameless: frozenset[str] = frozenset()
+    nameless: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 Namer = Callable[[devices.Discovery], Named]
@@ -91,12 +90,13 @@ class Names:
             for one in self._memory.values():
                 if one.gone_since is None:
                     self._quiet.pop(one.device, None)
-            nameless = [gpu for gpu in discovery.gpus if gpu.uuid not in named]
-            problems = tuple(
-                f"GPU {gpu.index} ({gpu.uuid}) is not offered, as it has no name yet: {problem}"
-                for gpu in nameless
-            )
-            return Named(gpus, self._memory, problems, frozenset(gpu.uuid for gpu in nameless))
+            nameless: dict[str, str] = {
+                gpu.uuid: f"GPU {gpu.index} ({gpu.uuid}) is not offered, as it has no name yet: "
+                f"{problem}"
+                for gpu in discovery.gpus
+                if gpu.uuid not in named
+            }
+            return Named(gpus, self._memory, nameless)
 
     def settle(self) -> None:
         """Nothing is done without the API."""

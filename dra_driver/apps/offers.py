@@ -49,7 +49,8 @@ class Offers:
         if not self._gpus.wait_first(0):
             return None
         snapshot = self._gpus.snapshot
-        if snapshot.nameless and snapshot.nameless & naming.cards(naming.published(published)):
+        nameless = snapshot.nameless.keys()
+        if nameless and nameless & naming.cards(naming.published(published)):
             return None
         held = frozenset(
             device.device

@@ -197,9 +197,7 @@ class Preparer:
             return self._planned(ref, claim, before, self._gpus.snapshot)
         except planning.UnknownDevice as error:
             snapshot = self._gpus.look_within(_left(deadline))
-            snapshot.refuse_gone(ref, error)
-            if (reason := snapshot.why_missing(error.device)) is not None:
-                raise errors.Retryable(f"claim {ref}: {reason}") from error
+            snapshot.refuse_missing(ref, error)
             return self._planned(ref, claim, before, snapshot)
 
     def _planned(

@@ -162,7 +162,8 @@ def test_nothing_is_published_or_prepared_before_it_is_known_what_names_meant(
         [line] = plugin.wait_log(NAMELESS)
         assert "not yet" in line["reason"]
         error = plugin.kubelet.refusal(waiting, timeout=4)
-        assert "device 'gpu-0' does not exist on this node" in error
+        assert "device 'gpu-0' is not known for now" in error
+        assert "has no name yet" in error
     assert own_cluster.slices() == slices
     if claim_first:
         plugin.kubelet.prepare(waiting)

@@ -53,9 +53,9 @@ class Desk:
         """A look that sees these, after which they are published; their numbers by UUID."""
         failures = tuple(devices.GpuFailure(9, one, None, "silent") for one in failing)
         seen = self.names.named(devices.Discovery(gpus, failures))
-        if not isinstance(self.published, Exception) and not seen.problems:
+        if not isinstance(self.published, Exception) and not seen.nameless:
             self.published = [attributes.device(one) for one in seen.gpus]
-        self.problems = seen.problems
+        self.problems = list(seen.nameless.values())
         return {one.uuid.removeprefix("GPU-"): devices.number_of(one.name) for one in seen.gpus}
 
     def on_disk(self):
