@@ -149,6 +149,12 @@ class Metrics(_Exposed):
             constant,
             registry=self.registry,
         )
+        self._stale_claims = prometheus_client.Gauge(
+            "dra_driver_stale_claims",
+            "Claims that nobody has any more, kept because processes may use their devices.",
+            constant,
+            registry=self.registry,
+        )
         self._published = prometheus_client.Gauge(
             "dra_driver_slices_published",
             "1 once all ResourceSlices were seen to be as they should be, 0 before.",
@@ -172,6 +178,7 @@ class Metrics(_Exposed):
         """A rate over a series that appears with its first event would miss that event."""
         self._publish_errors.labels(**self._constant)
         self.prepared({}, claims=0)
+        self.stale_claims(lambda: 0)
         self.published_if(lambda: False)
         self.gpus(offered=0, failed=0, lost=0)
         self.mps_daemons(ready=0, down=0)
@@ -205,6 +212,10 @@ class Metrics(_Exposed):
             self._prepared.labels(**self._constant, type=device_type).set(
                 counts.get(device_type, 0)
             )
+
+    def stale_claims(self, told: Callable[[], int]) -> None:
+        """`told` says how many claims stay only because processes use their devices, or may."""
+        self._stale_claims.labels(**self._constant).set_function(told)
 
     def gpus(self, *, offered: int, failed: int, lost: int) -> None:
         """How many GPUs there are now.

@@ -52,7 +52,7 @@ def instance(card: devices.Gpu, name: str, start: int, *, gi: int = 1) -> mig.In
 
 
 def device_name(card: devices.Gpu, name: str, start: int) -> str:
-    return devices.mig_device_name(card.minor, name, spot(card, name, start))
+    return devices.mig_device_name(card.name, name, spot(card, name, start))
 
 
 def dynamic(spec: str) -> list[catalog.Card]:

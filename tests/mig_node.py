@@ -9,6 +9,7 @@ import threading
 
 from dra_driver import settings
 from dra_driver.adapters import (
+    card_names,
     ledgers,
     locks,
     nvml_compute,
@@ -19,11 +20,15 @@ from dra_driver.adapters import (
 )
 from dra_driver.apps import (
     attempts,
+    device_users,
     inventory,
+    mending,
+    names,
     orphans,
     partitioning,
     preparing,
     recovering,
+    restoring,
     sharing,
     turns,
 )
@@ -39,7 +44,10 @@ OTHER_CARD = "gpu-1-mig-2g20gb-14-2"
 
 
 class Claims:
-    """What the API would say; claims of a cluster."""
+    """What the API would say; claims of a cluster, and what the node has published."""
+
+    published = ()
+    """Devices, or the error that tells that they cannot be read."""
 
     def __init__(self):
         self._numbers = itertools.count(1)
@@ -79,6 +87,11 @@ class Claims:
     def everywhere(self):
         return list(self.known.values())
 
+    def ask(self):
+        if isinstance(self.published, Exception):
+            raise self.published
+        return self.published
+
 
 class Node:
     """The driver's parts that change the node, over directories that outlive them."""
@@ -98,8 +111,17 @@ class Node:
         self.store = attempts.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
+        # An API of claims alone tells of nothing that is published.
+        ask = getattr(api, "ask", tuple)
+        self.names = names.Names(
+            card_names.CardNames(root / "names"), self.held, self.store.records, ask
+        )
         self.gpus = inventory.Inventory(
-            inventory.Looking(found.nvml, found.place, self.books, lambda _: mig.Mode(mode)),
+            inventory.Looking(
+                *(found.nvml, found.place, self.books),
+                lambda _: mig.Mode(mode),
+                named=self.names.named,
+            ),
             interval=3600,
             on_change=lambda: None,
         )
@@ -131,23 +153,31 @@ class Node:
             stopping=self.stopping,
             on_change=lambda: None,
         )
+        self.users = device_users.DeviceUsers(
+            self.nvml, self.gpus, processes.Processes(self.proc).describe
+        )
+        self.restorer = restoring.Restorer(
+            self.identity,
+            self.store,
+            self.gpus,
+            self.effects,
+            leaving=self.preparer.leaving,
+        )
+        self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(
             self.gpus,
-            self.store.records,
+            self.store,
             self.books,
-            self.held,
             self.effects,
+            self.mender,
+            self.users,
             adopt=adopt,
             on_change=lambda: None,
         )
 
     def recover(self, *, listed=True):
-        recovering.Recovery(
-            self.identity,
-            self.store,
-            claim_list=self.api.everywhere if listed else list,
-            offers=lambda: self.gpus.snapshot.offered,
-        ).run()
+        claim_list = self.api.everywhere if listed else list
+        recovering.Recovery(self.store, self.mender, claim_list).run()
 
     def clean(self):
         """What is done for instances at each look, and after each complete list of claims."""

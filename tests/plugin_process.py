@@ -81,6 +81,15 @@ class Machine:
         path = self.spec_path(ref)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
+    def block_cdi(self) -> None:
+        """No spec can be written; there must be none. A directory that is gone is made again."""
+        self.cdi.rmdir()
+        self.cdi.touch()
+
+    def unblock_cdi(self) -> None:
+        self.cdi.unlink()
+        self.cdi.mkdir()
+
     def files(self) -> list[str]:
         """What there is of claims: records, specs, and whatever a killed process left over."""
         return sorted(

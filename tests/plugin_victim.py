@@ -22,10 +22,10 @@ _WRITE_RECORD = [
     "fsync claims",
 ]
 _WRITE_SPEC = ["write .SPEC.new", "chmod .SPEC.new", "rename .SPEC.new"]
-PREPARE = [*_WRITE_RECORD, *_WRITE_SPEC, *_WRITE_RECORD]
+PREPARE = [*_WRITE_RECORD, *_WRITE_SPEC]
 UNDO = [
-    *("remove .SPEC.new", "remove SPEC", "fsync cdi"),
-    *("remove .UID.json.new", "remove UID.json", "fsync claims"),
+    *("remove .SPEC.new", "remove SPEC"),
+    *("remove .UID.json.new", "remove UID.json"),
 ]
 """The steps that change files, as `Victim.steps` names them."""
 
@@ -127,6 +127,8 @@ class Checks:
             devices=tuple(
                 prepared.PreparedDevice(**plugin_process.device(ref, name)) for name in devices
             ),
+            gpus={name: self.machine.uuid(name) for name in devices},
+            minors={name: int(name.removeprefix("gpu-")) for name in devices},
         )
         assert self.machine.spec(ref) == self.spec(ref, *devices)
         assert self.machine.files() == self.paths(ref)

@@ -29,9 +29,27 @@ class Leftovers:
     def needs_view(self):
         return self.needs
 
+    def rebuild(self, everywhere):
+        self.told.append(f"rebuild with {len(everywhere)}")
+
     def remove(self, allocated):
         self.told.append(sorted(allocated))
         self.on_remove()
+
+
+class Users:
+    """Who uses devices: what is set by hand, by claim UID."""
+
+    def __init__(self):
+        self.known = {}
+        self.asked = []
+        self.problem = None
+
+    def of_claim(self, record, others):
+        self.asked.append((record.uid, sorted(other.uid for other in others)))
+        if self.problem is not None:
+            raise self.problem
+        return self.known.get(record.uid)
 
 
 class Scene:
@@ -45,6 +63,7 @@ class Scene:
         self.before_check = []
         self.refusals = []
         self.leftovers = Leftovers()
+        self.users = Users()
         self.reconciler = self.make()
 
     def make(self, *, node=api_cluster.NODE, **changes):
@@ -60,6 +79,7 @@ class Scene:
             fetching.ApiClaims(self.cluster.client, stopping),
             self.unprepare,
             self.leftovers,
+            self.users,
             **settings | changes,
         )
 

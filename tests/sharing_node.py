@@ -18,6 +18,7 @@ import polling
 
 from dra_driver import settings
 from dra_driver.adapters import (
+    card_names,
     driver_programs,
     ledgers,
     locks,
@@ -34,16 +35,21 @@ from dra_driver.adapters import (
 from dra_driver.apps import (
     attempts,
     card_upkeep,
+    describing,
+    device_users,
     inventory,
+    mending,
     mps_health,
+    names,
     orphans,
     partitioning,
     preparing,
     recovering,
+    restoring,
     sharing,
     turns,
 )
-from dra_driver.logic import cdi, planning
+from dra_driver.logic import cdi, mps_edits, planning
 from dra_driver.model import claims, mig, mps
 from dra_driver.model import shares as share_model
 from dra_driver.sim import cuda_program, gpu_operations, gpu_state, hardware
@@ -142,9 +148,17 @@ class Node(mig_node.Node):
         self.store = attempts.Store(
             records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
         )
+        # An API of claims alone tells of nothing that is published.
+        ask = getattr(api, "ask", tuple)
+        self.names = names.Names(
+            card_names.CardNames(root / "names"), self.held, self.store.records, ask
+        )
         self.gpus = inventory.Inventory(
             inventory.Looking(
-                found.nvml, found.place, self.books, lambda _: mig.Mode(mode), lambda _: shares
+                *(found.nvml, found.place, self.books),
+                lambda _: mig.Mode(mode),
+                lambda _: shares,
+                named=self.names.named,
             ),
             interval=3600,
             on_change=lambda: None,
@@ -170,22 +184,41 @@ class Node(mig_node.Node):
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
-        effects = attempts.Effects(found.injector, self.partitioner, self.sharer)
+        self.effects = attempts.Effects(found.injector, self.partitioner, self.sharer)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,
             api,
             self.gpus,
-            effects,
+            self.effects,
             stopping=self.stopping,
             on_change=lambda: None,
         )
+        self.users = device_users.DeviceUsers(
+            self.nvml, self.gpus, processes.Processes(self.proc).describe
+        )
+        self.restorer = restoring.Restorer(
+            self.identity,
+            self.store,
+            self.gpus,
+            self.effects,
+            leaving=self.preparer.leaving,
+        )
+        self.describer = describing.Describer(
+            self.store,
+            self.gpus,
+            self.sharer,
+            self.mps,
+            leaving=self.preparer.leaving,
+        )
+        self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(
             self.gpus,
-            self.store.records,
+            self.store,
             self.books,
-            self.held,
-            effects,
+            self.effects,
+            self.mender,
+            self.users,
             adopt=False,
             on_change=lambda: None,
         )
@@ -203,13 +236,8 @@ class Node(mig_node.Node):
 
     def start(self):
         """What the driver does when it starts, before it answers."""
-        recovering.Recovery(
-            self.identity,
-            self.store,
-            claim_list=self.api.everywhere,
-            offers=lambda: self.gpus.snapshot.offered,
-            divisions=lambda: self.gpus.snapshot.divisions,
-        ).run()
+        recovering.Recovery(self.store, self.mender, self.api.everywhere).run()
+        self.restorer.look()
         self.orphans.remove_daemons()
         self.orphans.settle()
         self.upkeep.look()
@@ -317,7 +345,7 @@ class Node(mig_node.Node):
         """A CUDA program begins in a container of the claim, with these variables besides."""
         variables, mounts = self.edits(ref, key)
         inside = {**variables, **environment}
-        path = inside.get("CUDA_MPS_PIPE_DIRECTORY", sharing.PIPE_DIR)
+        path = inside.get("CUDA_MPS_PIPE_DIRECTORY", mps_edits.PIPE_DIR)
         outside = mounts.get(path, str(self.root / "nothing"))
         cards = [gpu.uuid for gpu in gpu_state.open_file(self.simulation).read().gpus]
         return cuda_program.connect({**inside, "CUDA_MPS_PIPE_DIRECTORY": outside}, cards)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver import errors
 from dra_driver.adapters import elf
+from dra_driver.adapters import files as disk
 from dra_driver.model import driver
 
 _VERSION = re.compile(r"\d+(\.\d+)+")
@@ -207,6 +208,7 @@ class DriverRoot:
         self._layout = layout
         self._cdi_hook = cdi_hook
 
+    @disk.explaining("looked through", "driver root")
     def files(self, version: str) -> driver.DriverFiles:
         """The files of this driver version. Looks through whole directories: keep the answer.
 
@@ -241,6 +243,7 @@ class DriverRoot:
         if self._layout.first(f"libcuda.so.{version}", directories) is None:
             raise errors.Retryable(self._why_not(version))
 
+    @disk.explaining("looked through", "device root")
     def device_nodes(self, minors: Iterable[int]) -> tuple[driver.DeviceNode, ...]:
         """The device nodes that a container needs for the GPUs with these minor numbers, by path.
 

@@ -1,6 +1,7 @@
 """The two facts of an ELF shared object that decide how a container gets it."""
 
 import dataclasses
+import errno
 import mmap
 import pathlib
 import struct
@@ -20,11 +21,17 @@ class SharedObject:
     soname: str | None
 
 
+_NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO})
+
+
 def read(path: pathlib.Path) -> SharedObject | None:
     """The facts of the file, or None if it is no little-endian ELF file or cannot be read.
 
     The SONAME of a 32-bit file is not looked for: such files are only told apart here.
     Format: System V ABI, "Object Files" and "Dynamic Section".
+
+    Raises:
+        OSError: nothing can be said of any file, for want of descriptors for one.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -33,7 +40,11 @@ def read(path: pathlib.Path) -> SharedObject | None:
             if data[4] != 2:
                 return SharedObject(32, None)
             return SharedObject(64, _soname(data))
-    except (OSError, ValueError, IndexError, struct.error):
+    except OSError as error:
+        if error.errno in _NOT_THE_FILE:
+            raise
+        return None
+    except (ValueError, IndexError, struct.error):
         # ValueError: an empty file cannot be mapped. The others: it ends before it should.
         return None
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 from dra_driver import errors
-from dra_driver.adapters import patience
+from dra_driver.adapters import files, patience
 
 POLL = 0.005
 """Seconds between looks at a lock that the *other* instance holds; the kernel cannot wake us."""
@@ -35,8 +35,10 @@ class Locks:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
         # Closing any descriptor of the file would drop this process's locks: one stays open.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with files.explaining("opened", path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._guard = threading.Lock()
         self._queues: dict[str, collections.deque[threading.Event]] = {}
 
@@ -133,6 +135,8 @@ class Locks:
                 if not waiting.left:
                     raise wanted.taken("another instance of the driver") from None
                 waiting.sleep(POLL)
+            except OSError as error:
+                raise files.explained(error, "locked", self._path) from error
             else:
                 return
 

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 from dra_driver import errors
+from dra_driver.adapters import files
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
@@ -50,11 +51,10 @@ def unmount(path: pathlib.Path) -> None:
 
 def is_mounted(path: pathlib.Path) -> bool:
     """Whether something is mounted at this very path."""
-    resolved = str(path.resolve())
-    return any(
-        _unescaped(line.split(" ")[4]) == resolved
-        for line in _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    )
+    with files.explaining("looked up", path):
+        resolved = str(path.resolve())
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return any(_unescaped(line.split(" ")[4]) == resolved for line in lines)
 
 
 def leave_namespace() -> None:

@@ -1,5 +1,7 @@
 """The directory of one MPS daemon: made, described, read, and taken away.
 
+Every method raises one of `files.TROUBLE` where the disk refuses.
+
 Besides the directories of `mps.Daemon` it holds `daemon.json` (what is wanted), `supervisor.json`
 (the process that sees to it), and `ready` (that the daemon answers and has its limits) or `problem`
 (why it does not).
@@ -16,9 +18,13 @@ from collections.abc import Iterator
 import pydantic
 
 from dra_driver import errors
-from dra_driver.adapters import files, mounts, pids
+from dra_driver.adapters import files, mounts, pids, stores
 from dra_driver.model import mps
 
+_DESCRIPTION = "daemon.json"
+_DAEMON = stores.Kind(
+    "description of an MPS daemon", mps.encode, mps.decode, key=lambda daemon: daemon.id
+)
 _NAMED_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 
@@ -36,7 +42,8 @@ class Domain:
     def __init__(self, directory: pathlib.Path) -> None:
         """It need not exist."""
         self.directory = directory
-        self.description = directory / "daemon.json"
+        self.description = directory / _DESCRIPTION
+        self._described = stores.Store(directory.parent, _DAEMON, within=_DESCRIPTION)
         self._supervisor = directory / "supervisor.json"
         self._ready = directory / "ready"
         self._problem = directory / "problem"
@@ -47,10 +54,11 @@ class Domain:
         Raises:
             errors.Rejected: `shm`, and this process may not mount.
         """
-        self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        pathlib.Path(daemon.control_dir).mkdir(mode=0o700, exist_ok=True)
-        for path in (daemon.pipe_dir, daemon.log_dir, daemon.shm_dir):
-            pathlib.Path(path).mkdir(mode=0o755, exist_ok=True)
+        with files.explaining("made", self.directory):
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            pathlib.Path(daemon.control_dir).mkdir(mode=0o700, exist_ok=True)
+            for path in (daemon.pipe_dir, daemon.log_dir, daemon.shm_dir):
+                pathlib.Path(path).mkdir(mode=0o755, exist_ok=True)
         if shm:
             mounts.mount_tmpfs(pathlib.Path(daemon.shm_dir), daemon.shm_bytes)
         self.describe(daemon)
@@ -63,22 +71,25 @@ class Domain:
         """What is wanted; None where nothing is.
 
         Raises:
-            errors.Rejected: the description is damaged, or is that of another directory.
+            stores.Damaged: the description cannot be read, or is that of another directory.
         """
-        text = files.read(self.description)
-        if text is None:
-            return None
-        daemon = mps.decode(text)
-        if daemon.directory != str(self.directory):
-            raise errors.Rejected(
+        try:
+            daemon = self._described.get(self.directory.name)
+        except stores.Damaged as error:
+            raise stores.Damaged(f"{self.description}: {error}") from error
+        if daemon is not None and daemon.directory != str(self.directory):
+            raise stores.Damaged(
                 f"{self.description}: it describes the MPS daemon of {daemon.directory}"
             )
         return daemon
 
+    def keep_aside(self) -> pathlib.Path | None:
+        """Keep a copy of a damaged description; None where there is no room."""
+        return self._described.keep_aside(self.directory.name)
+
     def retire(self) -> None:
         """Nothing is wanted any more: a supervisor that starts from now on ends at once."""
-        if self.directory.exists():
-            files.remove(self.description)
+        files.remove(self.description)
 
     def remove(self) -> None:
         """Leave nothing; absent is fine.
@@ -114,7 +125,7 @@ class Domain:
 
     def say_not_ready(self) -> None:
         """No daemon is ready."""
-        self._ready.unlink(missing_ok=True)
+        files.remove(self._ready)
 
     def say_problem(self, text: str) -> None:
         """Say why none is; that stands until one is ready."""
@@ -167,10 +178,11 @@ class Domain:
             errors.Rejected: another process is it, or the directory is gone.
         """
         path = self.directory / "lock"
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError as error:
-            raise errors.Rejected(f"{self.directory}: no such directory") from error
+        with files.explaining("opened", path):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError as error:
+                raise errors.Rejected(f"{self.directory}: no such directory") from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

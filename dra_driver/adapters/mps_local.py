@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import mps_domain, mps_log, patience, pids
+from dra_driver.adapters import files, mps_domain, mps_log, patience, pids
 from dra_driver.model import mps
 
 _COMMAND = (sys.executable, "-m", "dra_driver", "mps-daemon")
@@ -198,7 +198,10 @@ class LocalLauncher:
 
     def _spawn(self, daemon: mps.Daemon, domain: mps_domain.Domain) -> "subprocess.Popen[bytes]":
         log = pathlib.Path(daemon.log_dir) / "supervisor.log"
-        with log.open("ab") as output:
+        with (
+            files.explaining("opened, or a supervisor started that logs there", log),
+            log.open("ab") as output,
+        ):
             return subprocess.Popen(
                 [*self._command, "--file", str(domain.description)],
                 stdin=subprocess.DEVNULL,

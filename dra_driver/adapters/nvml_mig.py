@@ -22,6 +22,11 @@ _PROCESSES = (
     "nvmlDeviceGetMPSComputeRunningProcesses",
 )
 
+_ANY_FAILURE = nvml_codes.NO_SUCH_FACT
+_NO_SUCH_LIST = frozenset(
+    {nvml_codes.Code.NOT_SUPPORTED, nvml_codes.Code.FUNCTION_NOT_FOUND, nvml_codes.Code.DEPRECATED}
+)
+
 _REMEDIES: Mapping[int, str] = {
     nvml_codes.Code.NO_PERMISSION: (
         "run the plugin as root and privileged, with /proc/driver/nvidia/capabilities/mig/config"
@@ -228,13 +233,19 @@ class MigNvml:
                 "--gpu-reset, or reboot it"
             )
 
-    def users(self, gpu: str) -> tuple[GpuProcess, ...]:
-        """The processes on a GPU, in its instances too, by process id."""
+    def users(self, gpu: str, *, surely: bool = False) -> tuple[GpuProcess, ...]:
+        """The processes on a GPU, in its instances too, by process id.
+
+        What NVML does not tell is left out; with `surely` it is an error instead, but for lists
+        that its driver does not have besides that of compute processes.
+        """
         with self._gpu(gpu, "listing its processes") as (library, handle):
             found = {
                 GpuProcess(process.pid, None if gi in {None, _NO_INSTANCE} else gi)
                 for function in _PROCESSES
-                for process in _listed(library, function, handle)
+                for process in _listed(
+                    library, function, handle, _may_fail(function) if surely else _ANY_FAILURE
+                )
                 for gi in [process.gpuInstanceId]
             }
         return tuple(sorted(found, key=lambda one: (one.pid, -1 if one.gi is None else one.gi)))
@@ -319,9 +330,14 @@ def _skipping(library: Any, codes: Container[int]) -> Iterator[None]:
             raise
 
 
-def _listed(library: Any, function: str, handle: Any) -> list[Any]:
+def _may_fail(function: str) -> Container[int]:
+    """The answers to a question for processes that say: there are none of this kind."""
+    return () if function == _PROCESSES[0] else _NO_SUCH_LIST
+
+
+def _listed(library: Any, function: str, handle: Any, skipped: Container[int]) -> list[Any]:
     found: list[Any] = []
-    with _skipping(library, nvml_codes.NO_SUCH_FACT):
+    with _skipping(library, skipped):
         found += getattr(library, function, _nothing)(handle)
     return found
 

@@ -1,4 +1,7 @@
-"""Processes that are no children of ours, told apart from later ones that got the same number."""
+"""Processes that are no children of ours, told apart from later ones that got the same number.
+
+Every function raises one of `files.TROUBLE` where the operating system refuses.
+"""
 
 import contextlib
 import dataclasses
@@ -7,6 +10,8 @@ import pathlib
 import select
 import signal
 from collections.abc import Iterator
+
+from dra_driver.adapters import files
 
 _STATE, _START_TIME = 0, 19
 """Fields of `/proc/PID/stat` after the name, which is in parentheses (proc(5))."""
@@ -22,10 +27,12 @@ class Process:
 
 def find(pid: int) -> Process | None:
     """The process that has this number now; None where there is none, or one that has ended."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+    path = pathlib.Path(f"/proc/{pid}/stat")
+    with files.explaining("read", path):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
     fields = text.rpartition(")")[2].split()
     # A zombie has ended; only its parent has not heard of it yet.
     return None if fields[_STATE] in {"Z", "X"} else Process(pid, int(fields[_START_TIME]))
@@ -60,9 +67,12 @@ def wait(process: Process, seconds: float) -> bool:
 
 @contextlib.contextmanager
 def _opened(process: Process) -> Iterator[int | None]:
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except ProcessLookupError:
+    with files.explaining("watched", f"/proc/{process.pid}"):
+        try:
+            descriptor: int | None = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            descriptor = None
+    if descriptor is None:
         yield None
         return
     try:

@@ -2,36 +2,27 @@
 
 An attempt waits for nothing outside of this process; where it would have to, it raises, and what it
 has begun stays, remembered in the claim's record, until the next attempt goes on or it is undone.
-Order of a prepare: record (started), MIG instances, time slices and MPS daemons, CDI spec, record
-(completed). Unprepare is the same backwards.
+Order of a prepare: record (started), MIG instances, time slices and MPS daemons, record
+(completed), CDI spec; a claim that needs no more than its spec has no first record. Unprepare is
+the same backwards.
 """
 
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files, locks, patience, records
-from dra_driver.apps import inventory, partitioning, sharing, waits
+from dra_driver.adapters import locks, patience, records
+from dra_driver.apps import inventory, partitioning, rebuilding, sharing, specs, undoing, waits
 from dra_driver.logic import cdi, planning
 from dra_driver.model import claims, devices, prepared, shares
 
+Others = Sequence[prepared.Record]
+"""The records of all other claims."""
+
 MOST_UNPREPARES = 64
 """Calls that may be before an unprepare at a lock: more than prepares let be there."""
-
-
-class Injector(Protocol):
-    """Knows what a container needs to use GPUs."""
-
-    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
-        """The edits for GPUs and instances by device name.
-
-        Raises:
-            errors.Rejected: something that they need is not as it must be.
-            errors.Retryable: something that they need is missing on the node.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ class Store:
 class Effects:
     """What is done on the node for a claim."""
 
-    injector: Injector
+    injector: specs.Injector
     partitioner: partitioning.Partitioner
     sharer: sharing.Sharer
 
@@ -85,12 +76,23 @@ class Attempts:
         self._node = node
         self._store = store
         self._gpus = gpus
-        self._injector = effects.injector
         self._partitioner = effects.partitioner
         self._sharer = effects.sharer
+        self._injector = effects.injector
+        self._specs = specs.Specs(store.cdi_dir, node.driver_name)
+        self._rebuilder = rebuilding.Rebuilder(
+            node, store.records, self._specs, gpus.current, boot_id=store.boot_id
+        )
+        self._undoer = undoing.Undoer(
+            store.records, self._specs, self._rebuilder, effects.partitioner, effects.sharer
+        )
         self._on_change = on_change
         self._on_prepared = on_prepared
         self._log = telemetry.logger("preparer")
+
+    def leaving(self) -> list[str]:
+        """The UIDs of claims that are being unprepared, or could not be altogether."""
+        return self._undoer.begun
 
     def prepare(
         self, ref: claims.ClaimRef, claim: claims.ResourceClaim, waiting: patience.Patience
@@ -105,17 +107,17 @@ class Attempts:
             errors.Retryable: it does not work now; what was begun is undone.
         """
         with self._claim(ref, waiting):
-            plan = self._plan(ref, claim)
+            # With the claim's lock held: what is remembered of it does not change any more.
+            before = self._rebuilder.recorded(ref.uid, lambda: claim)
+            plan = self._plan(ref, claim, before)
             if not plan.entries:
                 return ()
-            cards = plan.cards | self._recorded_cards(ref.uid)
-            with self._store.locks.hold(cards, waiting):
+            with self._store.locks.hold(plan.cards | _cards(before), waiting):
                 waiting.check()
-                self._refuse_held(ref, plan)
-                self._refuse_contradictions(ref, plan)
-                self._drop_other(ref, plan)
-                record = self._carry_out(ref, plan)
-            self._on_change()
+                record, has_changed = self._attempt(ref, plan, before)
+            self._undoer.settled(ref.uid)
+            if has_changed:
+                self._on_change()
             self._on_prepared(record)
         return plan.entries
 
@@ -123,31 +125,37 @@ class Attempts:
         self,
         ref: claims.ClaimRef,
         waiting: patience.Patience,
+        *,
+        find: Callable[[], claims.ResourceClaim | None] = lambda: None,
         only: Callable[[prepared.Record | None], bool] = lambda _: True,
     ) -> frozenset[str]:
         """Undo whatever was done for the claim; the names of the cards that it had.
 
-        Nothing is done unless `only` is true of its record, which is None where there is none, or
-        none that can be read.
+        Nothing is done unless `only` is true of its record, which is None where there is none.
+        `find` asks for the claim, where nothing on the node tells what it has.
 
         Raises:
             waits.Wait: something outside has to end first; what could be undone is.
             errors.Retryable: it did not work.
         """
         with self._claim(ref, waiting, most=MOST_UNPREPARES):
-            # Read with the claim's lock held: what is recorded does not change any more.
-            record = self._recorded(ref.uid)
+            record = self._rebuilder.recorded(ref.uid, find)
             if not only(record):
                 return frozenset()
-            cards = planning.cards(record) if record else frozenset()
+            cards = _cards(record)
             with self._store.locks.hold(cards, waiting, most=MOST_UNPREPARES):
-                self._undo(ref.uid)
+                self._undoer.undo(ref.uid, record)
         return cards
 
     def cards(self, ref: claims.ClaimRef, claim: claims.ResourceClaim | None) -> frozenset[str]:
         """The names of the cards that the claim has, or is allocated to."""
+        try:
+            record = self._store.records.get(ref.uid)
+        except errors.Rejected:
+            # Whoever undoes it has it rebuilt.
+            record = None
         allocated = claim.allocation.results if claim and claim.allocation else ()
-        return self._recorded_cards(ref.uid) | {
+        return _cards(record) | {
             devices.card_of(result.device.device)
             for result in allocated
             if result.device.driver == self._node.driver_name
@@ -162,39 +170,42 @@ class Attempts:
             waiting.check()
             yield
 
-    def _plan(self, ref: claims.ClaimRef, claim: claims.ResourceClaim) -> planning.Plan:
+    def _plan(
+        self, ref: claims.ClaimRef, claim: claims.ResourceClaim, before: prepared.Record | None
+    ) -> planning.Plan:
         snapshot = self._gpus.snapshot
-        record = self._recorded(ref.uid)
         # Shares that are prepared stay shares, also when the settings make none any more.
         held = {
             device.device: shares.Shares()
-            for device in (record.devices if record else ())
+            for device in (before.devices if before else ())
             if device.share_id is not None
         }
         divisions = {**held, **snapshot.divisions}
-        return planning.plan(ref, claim, self._node, snapshot.offered, divisions, record)
+        return planning.plan(ref, claim, self._node, snapshot.offered, divisions, before)
 
-    def _refuse_held(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
-        """Refuse a device that another claim has; one that is being given back is waited for."""
-        known = self._store.records.contents().records.values()
-        for holding in planning.holdings(plan, ref.uid, known):
-            device = f"claim {ref}: device {holding.wanted!r}{_other(holding)}"
-            delay = (
-                f"{device} is still prepared for claim {holding.holder}, whose pod has not ended "
-                "on this node yet"
-            )
-            raise Held(
-                f"{device} is prepared for claim {holding.holder}, which is allocated to it too. "
-                "Delete the pods of one of the two claims",
-                [(holding, delay)],
-            )
+    def _attempt(
+        self, ref: claims.ClaimRef, plan: planning.Plan, before: prepared.Record | None
+    ) -> tuple[prepared.Record, bool]:
+        """The record of the claim, which is prepared; and whether that is news."""
+        others, _ = self._undoer.others(ref.uid)
+        _refuse_held(ref, plan, others)
+        self._refuse_contradictions(ref, plan, before, others)
+        if before is not None and not _is_for(before, plan):
+            self._log.warning("claim was allocated anew; undoing the earlier prepare")
+            self._undoer.undo(ref.uid, before)
+            before = None
+        return self._carry_out(ref, plan, before, others)
 
-    def _refuse_contradictions(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
+    def _refuse_contradictions(
+        self,
+        ref: claims.ClaimRef,
+        plan: planning.Plan,
+        before: prepared.Record | None,
+        others: Others,
+    ) -> None:
         """Refuse shares of which there are too many, and settings that two claims want unlike."""
-        record = self._recorded(ref.uid)
-        if record is not None and planning.has_shares(record, plan.entries):
+        if before is not None and planning.has_shares(before, plan.entries):
             return
-        others = self._others(ref.uid)
         for found in (
             *planning.over_use(plan, others, self._gpus.snapshot.divisions),
             *planning.interval_conflicts(plan, others),
@@ -206,20 +217,13 @@ class Attempts:
                 [(one, f"{problem}. That of {one.holder} {still}") for one in found.holdings],
             )
 
-    def _drop_other(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
-        """Undo what was prepared for an earlier allocation of the same claim."""
-        try:
-            record = self._store.records.get(ref.uid)
-        except errors.Rejected as error:
-            aside = self._store.records.set_aside(ref.uid)
-            self._log.error("record damaged; set aside", reason=str(error), file=str(aside))
-            return
-        if record is not None and record.devices != plan.entries and not record.rebuilt:
-            self._log.warning("claim was allocated anew; undoing the earlier prepare")
-            self._undo(ref.uid)
-
-    def _carry_out(self, ref: claims.ClaimRef, plan: planning.Plan) -> prepared.Record:
-        before = self._store.records.get(ref.uid)
+    def _carry_out(
+        self,
+        ref: claims.ClaimRef,
+        plan: planning.Plan,
+        before: prepared.Record | None,
+        others: Others,
+    ) -> tuple[prepared.Record, bool]:
         in_use = before is not None and self._may_be_in_use(before, plan)
         record = prepared.Record(
             uid=ref.uid,
@@ -230,28 +234,30 @@ class Attempts:
             devices=plan.entries,
             partitions=before.partitions if before and in_use else plan.partitions,
             sharing=_sharing(before, plan) if before and in_use else plan.needs.remembered,
+            gpus=plan.gpus,
+            minors=plan.minors,
         )
         try:
             if not in_use:
-                self._partitioner.disown(before.partitions if before else (), self._others(ref.uid))
+                self._partitioner.disown(before.partitions if before else (), others)
                 record = self._make(record, plan, before)
             elif before and before.sharing != record.sharing:
                 self._store.records.write(record)
-            # Also for a claim that is prepared already: a daemon may have ended meanwhile, and
-            # after a reboot the directory of specs is empty.
+            gpus = self._numbered(plan)
+            # Also for a claim that is prepared already: a daemon may have ended meanwhile.
             shared = self._sharer.set_up(
-                record, _uuids(record, plan), self._others(ref.uid), plan.needs.mps
+                record, specs.uuids(record, gpus), others, plan.needs.mps, in_use=in_use
             )
-            self._write_spec(record, plan, shared)
-            if before != record:
-                self._store.records.write(record)
+            minors = {offer.card: gpus[name].minor for name, offer in plan.offers.items()}
+            record = record.model_copy(update={"minors": minors})
+            has_changed = self._conclude(record, gpus, shared, is_new=before != record)
         except waits.Wait:
             raise
         except BaseException:
             if not in_use:
-                self._undo_after_failure(ref.uid)
+                self._undoer.after_failure(ref.uid)
             raise
-        return record
+        return record, has_changed
 
     def _may_be_in_use(self, record: prepared.Record, plan: planning.Plan) -> bool:
         """Whether containers may run: whatever fails then must not take their devices away.
@@ -268,9 +274,13 @@ class Attempts:
     def _make(
         self, record: prepared.Record, plan: planning.Plan, before: prepared.Record | None
     ) -> prepared.Record:
-        """Whatever the claim needs, remembered first; with what is known of it afterwards."""
+        """Whatever the claim needs, remembered first; with what is known of it afterwards.
+
+        Of a claim that needs no more than its spec nothing has to be taken back that its record,
+        which is written before the spec, does not tell of.
+        """
         started = record.model_copy(update={"phase": prepared.Phase.STARTED})
-        if started != before:
+        if (record.partitions or record.sharing) and started != before:
             self._store.records.write(started)
         for entry in plan.entries:
             if entry.kind == "gpu" and not entry.admin_access:
@@ -280,84 +290,56 @@ class Attempts:
         ]
         return record.model_copy(update={"partitions": tuple(made)})
 
-    def _write_spec(
-        self, record: prepared.Record, plan: planning.Plan, shared: Mapping[str, cdi.Edits]
-    ) -> None:
-        partitions = {one.device: one for one in record.partitions}
-        grants = {
-            name: self._partitioner.grant(offer, partitions.get(name))
-            for name, offer in plan.offers.items()
-        }
-        keys = {cdi.device_key(entry.device, entry.share_id): entry for entry in plan.entries}
-        injection = self._injector.injection(grants)
-        injection = cdi.Injection(
-            injection.common,
-            {
-                key: injection.devices[entry.device].and_also(shared.get(key, cdi.Edits()))
-                for key, entry in keys.items()
-            },
+    def _numbered(self, plan: planning.Plan) -> dict[str, devices.Gpu]:
+        """The GPUs of the claim's devices, by device name, with the numbers that they have now."""
+        return {name: self._partitioner.numbered(offer.gpu) for name, offer in plan.offers.items()}
+
+    def _conclude(
+        self,
+        record: prepared.Record,
+        gpus: Mapping[str, devices.Gpu],
+        shared: Mapping[str, cdi.Edits],
+        *,
+        is_new: bool,
+    ) -> bool:
+        """Remember that all is made, and let the container runtime know; whether that was news.
+
+        The record comes first: of a spec without a record nobody knew what it is for. A record
+        without its spec is whole, and says all that is to stand in it: it is written by the next
+        prepare, and when the driver starts. What is there already is not written again.
+        """
+        # Device nodes are looked at before anything is said to be ready.
+        text = specs.text(self._node.driver_name, self._injector, record, gpus, shared)
+        if is_new:
+            self._store.records.write(record)
+        return self._specs.put(record.uid, text) or is_new
+
+
+def _cards(record: prepared.Record | None) -> frozenset[str]:
+    return planning.cards(record) if record else frozenset()
+
+
+def _refuse_held(ref: claims.ClaimRef, plan: planning.Plan, others: Others) -> None:
+    """Refuse a device that another claim has; one that is being given back is waited for."""
+    for holding in planning.holdings(plan, ref.uid, others):
+        device = f"claim {ref}: device {holding.wanted!r}{_other(holding)}"
+        delay = (
+            f"{device} is still prepared for claim {holding.holder}, whose pod has not ended on "
+            "this node yet"
         )
-        files.write(
-            self._spec_path(record.uid),
-            cdi.spec(self._node.driver_name, record.uid, injection),
-            mode=0o644,
-            durable=False,
+        raise Held(
+            f"{device} is prepared for claim {holding.holder}, which is allocated to it too. "
+            "Delete the pods of one of the two claims",
+            [(holding, delay)],
         )
 
-    def _undo(self, uid: str) -> None:
-        files.remove(self._spec_path(uid))
-        record = self._recorded(uid)
-        if record is not None:
-            self._refuse_unknown_sharers(record)
-            others = self._others(uid)
-            self._sharer.take_down(record, others)
-            for partition in reversed(record.partitions):
-                self._partitioner.unmake(partition, others)
-        self._store.records.remove(uid)
 
-    def _refuse_unknown_sharers(self, record: prepared.Record) -> None:
-        """Take nothing down that a claim may share whose record cannot be read."""
-        damaged = self._store.records.contents().damaged.keys() - {record.uid}
-        if damaged and any(device.share_id for device in record.devices):
-            raise errors.Retryable(
-                f"the records of claims {', '.join(sorted(damaged))} are damaged, so it is not "
-                "known what they share with this one. Restart the driver: it rebuilds them"
-            )
-
-    def _others(self, uid: str) -> list[prepared.Record]:
-        """The records of all other claims."""
-        known = self._store.records.contents().records
-        return [record for other, record in known.items() if other != uid]
-
-    def _undo_after_failure(self, uid: str) -> None:
-        """Undo; where that fails too, the record stays, and the next call undoes."""
-        try:
-            self._undo(uid)
-        except waits.Wait:
-            # What ends is not waited for here: the next attempt does, or who gives up.
-            return
-        except errors.DriverError as error:
-            self._log.error("not all could be undone; the next call tries it", reason=str(error))
-
-    def _recorded(self, uid: str) -> prepared.Record | None:
-        try:
-            return self._store.records.get(uid)
-        except errors.Rejected:
-            # What cannot be read is told of, and set aside, by the next prepare or start.
-            return None
-
-    def _recorded_cards(self, uid: str) -> frozenset[str]:
-        record = self._recorded(uid)
-        return planning.cards(record) if record else frozenset()
-
-    def _spec_path(self, uid: str) -> pathlib.Path:
-        return self._store.cdi_dir / cdi.file_name(self._node.driver_name, uid)
-
-
-def _uuids(record: prepared.Record, plan: planning.Plan) -> dict[str, str]:
-    """What CUDA calls the devices, by name."""
-    instances = {one.device: one.uuid for one in record.partitions}
-    return {name: instances.get(name) or offer.gpu.uuid for name, offer in plan.offers.items()}
+def _is_for(record: prepared.Record, plan: planning.Plan) -> bool:
+    """Whether a claim was prepared for this plan; of a rebuilt one the requests may be missing."""
+    if not record.rebuilt:
+        return record.devices == plan.entries
+    mine = {(one.device, one.share_id) for one in record.devices}
+    return mine == {(one.device, one.share_id) for one in plan.entries}
 
 
 def _sharing(before: prepared.Record, plan: planning.Plan) -> prepared.Sharing:

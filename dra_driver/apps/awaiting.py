@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from dra_driver import errors
+from dra_driver.adapters import files
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks at what is in the way, which cost next to nothing."""
@@ -73,7 +74,7 @@ def done(attempt: Callable[[], None], tell: Tell, stop: threading.Event) -> None
     while not stop.is_set():
         try:
             attempt()
-        except (OSError, errors.Retryable) as error:
+        except (OSError, errors.Retryable, files.Unusable) as error:
             reason = f"{error}. It is tried again"
             if reason != told:
                 tell(reason)

@@ -16,7 +16,7 @@ and a socket or a hook that is installed later must be found without a restart."
 
 
 class HostDriver:
-    """See `attempts.Injector`. Device nodes are looked at on each call, files now and then."""
+    """See `specs.Injector`. Device nodes are looked at on each call, files now and then."""
 
     def __init__(
         self,

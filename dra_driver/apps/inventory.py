@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, nvml, sysfs
-from dra_driver.logic import catalog
-from dra_driver.model import devices, mig, shares
+from dra_driver.adapters import files, ledgers, nvml, sysfs
+from dra_driver.apps import names
+from dra_driver.logic import catalog, naming, planning
+from dra_driver.model import claims, devices, mig, shares
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
@@ -41,12 +42,15 @@ class Snapshot:
     GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or not
     enough, or of which nobody knows what to do with them. `problem` says why nothing could be seen
     at all.
+    `names` is what is remembered of names; `nameless` says why cards have none yet, by UUID.
     """
 
     cards: tuple[catalog.Card, ...] = ()
     lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problem: str | None = None
+    names: naming.Memory = dataclasses.field(default_factory=dict)
+    nameless: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def offered(self) -> Mapping[str, devices.Offer]:
@@ -55,11 +59,27 @@ class Snapshot:
 
     def why_missing(self, name: str) -> str | None:
         """Why the device is not offered; None where it is, or where nothing is known."""
+        if self.nameless and name not in self.offered:
+            return f"device {name!r} is not known for now: {next(iter(self.nameless.values()))}"
         card = devices.card_of(name)
         notes = [one.note for one in self.cards if one.note is not None and one.name == card]
         if self.problem is None and notes and name not in self.offered:
             return f"device {name!r} does not exist on this node. {card}: {notes[0]}"
         return self.problem
+
+    def refuse_missing(self, ref: claims.ClaimRef, missing: planning.UnknownDevice) -> None:
+        """Refuse a device that was missing, if it still is and the reason is known.
+
+        Raises:
+            naming.WrongCard: its card is gone, and not about to come back as far as was seen.
+            errors.Retryable: it may be offered in a moment.
+        """
+        card = self.names.get(devices.card_of(missing.device))
+        left = {offer.gpu.uuid for offer in self.lost.values()}
+        if self.problem is None and card and card.gone_since and card.gpu not in left:
+            raise naming.gone(ref, missing.results, card)
+        if (reason := self.why_missing(missing.device)) is not None:
+            raise errors.Retryable(f"claim {ref}: {reason}") from missing
 
     @property
     def divisions(self) -> Mapping[str, shares.Shares]:
@@ -86,6 +106,7 @@ class Looking:
     mode_of: Callable[[devices.Gpu], mig.Mode]
     shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
     fill: Callable[[Iterable[devices.Gpu]], Iterable[devices.Gpu]] = lambda gpus: gpus
+    named: names.Namer = names.by_minor
 
 
 class Inventory:
@@ -147,6 +168,13 @@ class Inventory:
             raise errors.Retryable(SLOW)
         return seen[0]
 
+    def current(self) -> Snapshot:
+        """What there is now; what was seen last where NVML does not come back soon."""
+        try:
+            return self.look_within(LEAST_LOOK)
+        except errors.Retryable:
+            return self._snapshot
+
     def look(self) -> Snapshot:
         """Look now. A process that is to end goes on to see what it saw before."""
         with self._looking:
@@ -171,6 +199,16 @@ class Inventory:
             self._stop.wait(self._interval)
 
     def _see(self, before: Snapshot) -> Snapshot:
+        """What there is; what was there before, where the disk does not tell what is ours of it."""
+        try:
+            return self._seen(before)
+        except files.TROUBLE as error:
+            self._log.warning("GPUs cannot be looked at for now", reason=str(error))
+            if before.cards:
+                return before
+            return Snapshot(lost=before.lost, problem=str(error))
+
+    def _seen(self, before: Snapshot) -> Snapshot:
         known = {**before.lost, **before.offered}
         ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in before.cards}
         try:
@@ -178,17 +216,22 @@ class Inventory:
         except nvml.Outdated:
             raise
         except errors.Retryable as error:
-            return Snapshot(lost=known, problem=str(error))
-        failures = [str(failure) for failure in discovery.failures]
+            return Snapshot(lost=known, problem=str(error), names=before.names)
+        named = self._looking_at.named(discovery)
+        failures = [*(str(failure) for failure in discovery.failures), *named.nameless.values()]
         cards = []
-        for gpu in self._looking_at.fill(discovery.gpus):
+        for gpu in self._looking_at.fill(named.gpus):
             try:
                 cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
+            except files.TROUBLE:
+                raise
             except errors.Rejected as error:
                 failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
-        there = {gpu.minor for gpu in discovery.gpus}
-        lost = {name: offer for name, offer in known.items() if offer.gpu.minor not in there}
-        return Snapshot(tuple(cards), lost, tuple(failures))
+        there = {gpu.uuid for gpu in discovery.gpus}
+        lost = {name: offer for name, offer in known.items() if offer.gpu.uuid not in there}
+        return Snapshot(
+            tuple(cards), lost, tuple(failures), names=named.memory, nameless=named.nameless
+        )
 
     def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:
         """What can be had of the GPU.

@@ -20,6 +20,7 @@ from typing import Any
 from dra_driver import errors, telemetry
 from dra_driver.adapters import (
     driver_root,
+    files,
     mounts,
     mps_control,
     mps_domain,
@@ -123,7 +124,7 @@ class Supervisor:
         try:
             while True:
                 # First of all: who comes now would run without limits. The start tries it again.
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, *files.TROUBLE):
                     self._shut()
                 if problem:
                     _log.error("MPS daemon does not run; it is started again", reason=problem)
@@ -197,7 +198,7 @@ class Supervisor:
         self._told_to_read = False
         try:
             wanted = self._domain.read()
-        except (errors.Rejected, OSError) as error:
+        except errors.DriverError as error:
             _log.error("description not used; the limits stay", error=str(error))
             return
         if wanted is None:

@@ -97,7 +97,7 @@ class Sweeper:
             if self._stop.is_set():
                 return False
             domain = path.name
-            if files.target_of_leftover(path) is None and not self._is_wanted(domain):
+            if files.target_of_leftover(path.name) is None and not self._is_wanted(domain):
                 is_clean = self._swept(domain) and is_clean
         return is_clean
 

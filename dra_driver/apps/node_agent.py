@@ -10,10 +10,10 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from dra_driver import errors, settings, telemetry
+from dra_driver import settings, telemetry
 from dra_driver.adapters import (
+    boots,
     driver_root,
-    files,
     instances,
     kube,
     ledgers,
@@ -31,13 +31,17 @@ from dra_driver.adapters import (
 from dra_driver.apps import (
     attempts,
     card_upkeep,
+    describing,
     device_status,
+    device_users,
     doctor_cluster,
     fetching,
     inventory,
+    mending,
     mps_health,
     mps_pods,
     mps_sweeping,
+    names,
     offers,
     orphans,
     partitioning,
@@ -47,9 +51,13 @@ from dra_driver.apps import (
     readiness,
     reconciling,
     recovering,
+    refusals,
+    restoring,
     sharing,
+    specs,
     time_slice_probe,
     turns,
+    upkeep,
 )
 from dra_driver.logic import device_health, diagnosis, planning, reports
 from dra_driver.model import claims, devices, prepared, quantities
@@ -71,7 +79,7 @@ class Hardware:
 
     nvml: nvml.Nvml
     place: sysfs.Sysfs
-    injector: attempts.Injector
+    injector: specs.Injector
     driver: driver_root.Layout
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
@@ -111,7 +119,7 @@ class NodeAgent:
         self._telling = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
-        boot_id = _boot_id(config.boot_id_file)
+        boot_id = boots.current(config.boot_id_file)
         self._books = ledgers.Ledgers(config.state / "gpus", boot_id=boot_id)
         self._store = attempts.Store(
             records=records.Records(config.state / "claims"),
@@ -119,6 +127,7 @@ class NodeAgent:
             locks=locks.Locks(config.state / "locks"),
             boot_id=boot_id,
         )
+        self._names = names.of_node(config, self._client, self._store.locks, self._store.records)
         self._gpus = self._make_inventory(hardware)
         self._instance: instances.Instances | None = None
         self._offers = self._make_offers()
@@ -138,11 +147,26 @@ class NodeAgent:
         self._sweeper: mps_sweeping.Sweeper | None = None
         launcher = self._launcher(hardware)
         self._effects = self._make_effects(hardware, launcher)
-        self._upkeep = self._make_upkeep()
+        self._card_upkeep = self._make_card_upkeep()
         self._health = self._make_health(launcher)
         self._preparer = self._make_preparer()
+        self._mender = mending.Mender(self._node, self._store, self._gpus.current)
+        self._users = device_users.DeviceUsers(
+            nvml_mig.MigNvml(hardware.nvml),
+            self._gpus,
+            processes.Processes(config.proc_root).describe,
+        )
         self._orphans = self._make_orphans()
         self._reconciler = self._make_reconciler()
+        self._restorer = restoring.Restorer(
+            self._node,
+            self._store,
+            self._gpus,
+            self._effects,
+            leaving=self._preparer.leaving,
+        )
+        self._upkeep = self._make_upkeep()
+        metrics.stale_claims(lambda: self._reconciler.kept)
 
     @property
     def serves(self) -> bool:
@@ -163,27 +187,23 @@ class NodeAgent:
         """What would keep it from publishing, as the API server tells now."""
         return diagnosis.hindrance(self._doctor())
 
-    def start(self, ready: Callable[[preparing.Preparer], None]) -> None:
+    def start(self, ready: Callable[[refusals.Preparer], None]) -> None:
         """Start everything, in order; `ready` is called when claims can be prepared."""
         self._gpus.start()
         self._gpus.wait_first(WAIT_FOR_GPUS)
-        recovering.Recovery(
-            self._node,
-            self._store,
-            claim_list=self._claims.everywhere,
-            offers=lambda: self._gpus.snapshot.offered,
-            divisions=lambda: self._gpus.snapshot.divisions,
-        ).run()
+        recovering.Recovery(self._store, self._mender, self._claims.everywhere).run()
+        self._books.drop_earlier_boots()
+        self._restorer.look()
         self._orphans.remove_daemons()
         self._orphans.settle()
-        self._upkeep.look()
+        self._card_upkeep.look()
         # What was not reported before the last stop; nothing is written that is there already.
         # Before the first call, whose report is the later one then.
         for record in self._known():
             if record.phase is prepared.Phase.COMPLETED:
                 self._report(record)
         self._is_ready = True
-        ready(self._preparer)
+        ready(refusals.Told(self._preparer, self._store.records, self._statuses.report))
         self._statuses.start()
         self._health.start()
         if self._sweeper is not None:
@@ -191,6 +211,7 @@ class NodeAgent:
         self._publisher.start()
         self._readiness.start()
         self._reconciler.start()
+        self._upkeep.start()
         self._changed()
 
     def hindrance(self) -> str | None:
@@ -201,6 +222,7 @@ class NodeAgent:
         """Stop everything. Slices, CDI specs and records stay."""
         self._stop.set()
         self._readiness.stop()
+        self._upkeep.stop()
         self._reconciler.stop()
         self._health.stop()
         if self._sweeper is not None:
@@ -235,7 +257,7 @@ class NodeAgent:
         self._metrics.gpus(
             offered=len(set(offered.values())),
             failed=len(seen.failures),
-            lost=len({offer.gpu.minor for offer in seen.lost.values()}),
+            lost=len({offer.gpu.uuid for offer in seen.lost.values()}),
         )
         needed = {use.domain for record in known for use in record.sharing.mps}
         self._metrics.mps_daemons(ready=len(needed - down.keys()), down=len(needed & down.keys()))
@@ -284,6 +306,7 @@ class NodeAgent:
             per_gpu.mig_mode(config),
             per_gpu.division(config),
             time_slice_probe.Probe(hardware.with_time_slices).filled,
+            self._names.named,
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 
@@ -307,7 +330,7 @@ class NodeAgent:
             on_error=self._publish_failed,
         )
 
-    def _make_upkeep(self) -> card_upkeep.CardUpkeep:
+    def _make_card_upkeep(self) -> card_upkeep.CardUpkeep:
         return card_upkeep.CardUpkeep(
             lambda: [card.gpu for card in self._gpus.snapshot.cards],
             self._store.records,
@@ -322,7 +345,7 @@ class NodeAgent:
             launcher,
             self._mps_dir,
             on_change=self._report_down,
-            keep=self._upkeep.look,
+            keep=self._card_upkeep.look,
         )
 
     def _make_reconciler(self) -> reconciling.Reconciler:
@@ -331,7 +354,8 @@ class NodeAgent:
             self._store.records,
             self._claims,
             self._unprepare,
-            self._orphans,
+            reconciling.Several(self._orphans, self._names),
+            self._users,
             boot_id=self._store.boot_id,
         )
 
@@ -365,13 +389,32 @@ class NodeAgent:
     def _make_orphans(self) -> orphans.Orphans:
         return orphans.Orphans(
             self._gpus,
-            self._store.records,
+            self._store,
             self._books,
-            self._store.locks,
             self._effects,
+            self._mender,
+            self._users,
             adopt=self._config.adopt_foreign_mig,
             on_change=self._changed,
         )
+
+    def _make_upkeep(self) -> upkeep.Upkeep:
+        sharer, leaving = self._effects.sharer, self._preparer.leaving
+        describer = describing.Describer(
+            self._store, self._gpus, sharer, self._mps_dir, leaving=leaving
+        )
+        return upkeep.Upkeep(
+            often=[self._mender.mend, self._restorer.look, describer.look, self._clear_dead],
+            seldom=[
+                self._mender.clear_leftovers,
+                self._orphans.settle,
+                self._orphans.remove_daemons,
+            ],
+        )
+
+    def _clear_dead(self) -> None:
+        if self._instance is not None:
+            self._instance.clear_dead()
 
     def _launcher(self, hardware: Hardware) -> sharing.Launcher:
         if self._config.mps_launcher == "pod":
@@ -384,12 +427,3 @@ class NodeAgent:
         waiting = patience.Patience(UNPREPARE_SECONDS)
         with self._turns.arrive(ref.uid, turns.Kind.SWEEP, waiting) as turn:
             self._preparer.unprepare(ref, turn, only_if)
-
-
-def _boot_id(path: pathlib.Path) -> str:
-    text = files.read(path)
-    if text is None or not text.strip():
-        raise errors.Fatal(
-            f"boot id file {path} is absent or empty: is /proc mounted? See --boot-id-file"
-        )
-    return text.strip()

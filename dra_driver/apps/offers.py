@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dra_driver import telemetry
 from dra_driver.adapters import records
 from dra_driver.apps import inventory
-from dra_driver.logic import catalog, offering, packing, publishing
+from dra_driver.logic import catalog, naming, offering, packing, publishing
 from dra_driver.model import slices
 
 
@@ -42,10 +42,16 @@ class Offers:
     def wanted(
         self, published: Sequence[slices.Device], layout: publishing.Layout
     ) -> Sequence[publishing.Content] | None:
-        """See `publishing.Publisher`; None until the GPUs have been looked at."""
+        """See `publishing.Publisher`; None until the GPUs have been looked at.
+
+        And while what is published may be all that tells how a card is called.
+        """
         if not self._gpus.wait_first(0):
             return None
         snapshot = self._gpus.snapshot
+        nameless = snapshot.nameless.keys()
+        if nameless and nameless & naming.cards(naming.published(published)):
+            return None
         held = frozenset(
             device.device
             for record in self._known.contents().records.values()

@@ -81,26 +81,24 @@ class Partitioner:
         self._log.info("MIG instance made", device=partition.device, uuid=found.uuid)
         return _with(partition, found)
 
-    def grant(self, offer: devices.Offer, partition: prepared.Partition | None) -> devices.Grant:
-        """What a container is given of a device, whose partition is made if it is one.
+    def numbered(self, gpu: devices.Gpu) -> devices.Gpu:
+        """The GPU with the minor number that it has now.
 
-        A card that changes its MIG mode at run time may change its minor number with it: where the
-        last look at the GPUs has another one than it had when it was cut, NVML is asked.
+        A card that changes its MIG mode at run time may change its number with it: where the last
+        look at the GPUs has another one than it had when it was cut, NVML is asked.
 
         Raises:
             errors.Retryable: NVML does not tell.
         """
-        gpu = offer.gpu
-        if catalog.switches_at_run_time(gpu):
-            if self._minors.get(gpu.uuid) != gpu.minor:
-                self._minors[gpu.uuid] = self._nvml.minor(gpu.uuid)
-            minor = self._minors[gpu.uuid]
-            if minor != gpu.minor:
-                self._log.warning("minor number changed", uuid=gpu.uuid, old=gpu.minor, new=minor)
-                gpu = dataclasses.replace(gpu, minor=minor)
-        if partition is None:
-            return devices.Grant(gpu)
-        return devices.Grant(gpu, partition.instance, partition.profile)
+        if not catalog.switches_at_run_time(gpu):
+            return gpu
+        if self._minors.get(gpu.uuid) != gpu.minor:
+            self._minors[gpu.uuid] = self._nvml.minor(gpu.uuid)
+        minor = self._minors[gpu.uuid]
+        if minor == gpu.minor:
+            return gpu
+        self._log.warning("minor number changed", uuid=gpu.uuid, old=gpu.minor, new=minor)
+        return dataclasses.replace(gpu, minor=minor)
 
     def unmake(self, partition: prepared.Partition, others: Iterable[prepared.Record] = ()) -> None:
         """Destroy what `make` made, however far it got; gone already is fine.

@@ -6,6 +6,7 @@ A call is a row of attempts (`attempts.py`). Between them, with nothing locked, 
 lies outside of this process: the API server, daemons, devices that other claims have still.
 """
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 LOOK_AGAIN = 1.0
 """Seconds between looks at what a call is waiting for, when nothing says that it has changed."""
+ANSWER_SECONDS = 3.0
+"""How long the API may take to tell of a claim of which nothing on the node does."""
 LAST_SECONDS = 1.5
 """How long the undo of a prepare that failed may take while the kubelet waits for the answer."""
 UNDO_SECONDS = 30.0
@@ -71,6 +74,10 @@ class Preparer:
         self._ended = releases.Releases()
         self._log = telemetry.logger("preparer")
 
+    def leaving(self) -> list[str]:
+        """The UIDs of claims that are being unprepared, or could not be altogether."""
+        return self._attempts.leaving()
+
     def prepare(
         self, ref: claims.ClaimRef, turn: turns.Turn
     ) -> tuple[prepared.PreparedDevice, ...]:
@@ -99,8 +106,9 @@ class Preparer:
     def unprepare(
         self, ref: claims.ClaimRef, turn: turns.Turn, only_if: Callable[[], bool] = lambda: True
     ) -> None:
-        """Undo whatever was done for the claim; unknown is fine. The API is not asked.
+        """Undo whatever was done for the claim; unknown is fine.
 
+        The API is not asked, save for a claim of which nothing on the node tells what it has.
         Nothing is done unless `only_if()` is true once it is the call's turn.
 
         Raises:
@@ -111,7 +119,12 @@ class Preparer:
         if not only_if():
             return
         cards = self._attempts.cards(ref, None)
-        self._patiently(turn, cards, self._ended, lambda: self._attempts.undo(ref, turn.waiting))
+
+        def undo() -> frozenset[str]:
+            find = functools.partial(self._found, ref, turn.waiting)
+            return self._attempts.undo(ref, turn.waiting, find=find)
+
+        self._patiently(turn, cards, self._ended, undo)
         self._tell(cards)
 
     def _patiently(
@@ -181,9 +194,7 @@ class Preparer:
         try:
             return self._attempts.prepare(ref, claim, waiting)
         except planning.UnknownDevice as error:
-            snapshot = self._gpus.look_within(waiting.left)
-            if (reason := snapshot.why_missing(error.device)) is not None:
-                raise errors.Retryable(f"claim {ref}: {reason}") from error
+            self._gpus.look_within(waiting.left).refuse_missing(ref, error)
         return self._attempts.prepare(ref, claim, waiting)
 
     def _judged(self, held: attempts.Held, waiting: patience.Patience) -> errors.DriverError:
@@ -210,6 +221,19 @@ class Preparer:
                     return
         except errors.DriverError as error:
             self._log.error("not all could be undone; the next call tries it", reason=str(error))
+
+    def _found(
+        self, ref: claims.ClaimRef, waiting: patience.Patience
+    ) -> claims.ResourceClaim | None:
+        """The claim, if the API tells of it soon: an unprepare does without."""
+        try:
+            with waiting.at_most(ANSWER_SECONDS) as shorter:
+                return self._source.fetch(ref, shorter)
+        except errors.Abandoned:
+            raise
+        except errors.DriverError as error:
+            self._log.warning("the API does not tell what a claim has", reason=str(error))
+            return None
 
     def _tell(self, cards: frozenset[str]) -> None:
         for one in (self._given_back, self._ended):

@@ -73,11 +73,52 @@ class Orphans(Protocol):
     def needs_view(self) -> bool:
         """Whether a list of all claims is needed to clean up the rest."""
 
+    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
+        """Rebuild the records that are lost, with all claims of the cluster by UID."""
+
     def remove(self, allocated: frozenset[str]) -> None:
         """Clean up the rest.
 
         `allocated` are the names of the devices of this node that claims have, by such a list.
         """
+
+
+class Users(Protocol):
+    """Who uses the devices of claims; `device_users.DeviceUsers` is one."""
+
+    def of_claim(self, record: prepared.Record, others: Iterable[prepared.Record]) -> str | None:
+        """The processes on the devices of a claim, in words; None where there are none.
+
+        Raises:
+            errors.DriverError: it is not to be known.
+        """
+
+
+class Several:
+    """Several of them as one."""
+
+    def __init__(self, *parts: Orphans) -> None:
+        self._parts = parts
+
+    def settle(self) -> None:
+        """See `Orphans`."""
+        for part in self._parts:
+            part.settle()
+
+    def needs_view(self) -> bool:
+        """See `Orphans`. Each of them is asked: some take note of the time."""
+        answers = [part.needs_view() for part in self._parts]
+        return any(answers)
+
+    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
+        """See `Orphans`."""
+        for part in self._parts:
+            part.rebuild(everywhere)
+
+    def remove(self, allocated: frozenset[str]) -> None:
+        """See `Orphans`."""
+        for part in self._parts:
+            part.remove(allocated)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +134,8 @@ class Reconciler:
     """A thread that compares records with claims, again and again.
 
     A record has to look stale twice, the grace apart at least, and once more right before it
-    is acted on. Records whose claim is still allocated to their devices are never touched.
+    is acted on. Records whose claim is still allocated to their devices are never touched, and no
+    device is taken back that a process is on: a pod that was deleted by force may still run.
     """
 
     def __init__(
@@ -103,6 +145,7 @@ class Reconciler:
         source: ClaimSource,
         unprepare: Unprepare,
         orphans: Orphans,
+        users: Users,
         *,
         boot_id: str,
         pace: Pace = Pace(),
@@ -116,6 +159,8 @@ class Reconciler:
         self._source = source
         self._unprepare = unprepare
         self._orphans = orphans
+        self._users = users
+        self._kept: dict[str, str] = {}
         self._boot_id = boot_id
         self._pace = pace
         self._log = telemetry.logger("reconciler")
@@ -125,6 +170,11 @@ class Reconciler:
         self._problem: str | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    @property
+    def kept(self) -> int:
+        """How many stale claims stay because their devices are in use, or may be."""
+        return len(self._kept)
 
     def start(self) -> None:
         """Begin to look, after `first_pause`."""
@@ -189,6 +239,7 @@ class Reconciler:
             found = {uid: by_uid.get(uid) for uid in known}
             self._named = {uid: one.ref if one else known[uid].ref for uid, one in found.items()}
             pause = self._compare(known.values(), found, now)
+            self._orphans.rebuild(by_uid)
             self._orphans.remove(staleness.devices_here(everywhere, self._node))
             return pause
         return self._compare(known.values(), self._fetch(known.values()), now)
@@ -229,10 +280,38 @@ class Reconciler:
                 reason=stale[uid].reason,
             )
         due = staleness.due(stale, now=now, grace=self._pace.grace)
+        self._kept = {uid: users for uid, users in self._kept.items() if uid in stale}
         for suspect in due:
-            if not self._stop.is_set():
+            if not self._stop.is_set() and not self._is_kept(suspect):
                 self._act(suspect)
-        return self._pace.grace if len(stale) > len(due) else self._pace.interval
+        waits = self._kept or len(stale) > len(due)
+        return self._pace.grace if waits else self._pace.interval
+
+    def _is_kept(self, suspect: staleness.Suspect) -> bool:
+        """Whether processes are on the claim's devices; asked without any lock: NVML may hang."""
+        uid = suspect.record.uid
+        others = [
+            record for other, record in self._known.contents().records.items() if other != uid
+        ]
+        try:
+            users = self._users.of_claim(suspect.record, others)
+            reason = None if users is None else f"its devices are used by {users}"
+        except errors.DriverError as error:
+            reason = f"whether processes use its devices is not known: {error}"
+        if reason is None:
+            self._kept.pop(uid, None)
+            return False
+        if self._kept.get(uid) != reason:
+            self._log.warning(
+                "stale claim stays prepared, as containers may still run; end the processes, or "
+                "restart the node",
+                claim=str(suspect.ref),
+                stale=suspect.reason,
+                reason=reason,
+                devices=[device.device for device in suspect.record.devices],
+            )
+        self._kept[uid] = reason
+        return True
 
     def _act(self, suspect: staleness.Suspect) -> None:
         reason: str | None = None

@@ -14,7 +14,7 @@ from dra_driver.model import claims, prepared, texts
 
 if TYPE_CHECKING:
     # What prepares takes longer to load than the sockets may.
-    from dra_driver.apps import preparing
+    from dra_driver.apps import refusals
 
 PROBE = claims.ClaimRef("", "", claims.ClaimUid(""))
 """Asks whether calls are served, and nothing else; the kubelet's claims have a UID."""
@@ -48,7 +48,7 @@ class Service:
         self._turning = threading.Condition()
         self._is_ready = False
         self._is_over = False
-        self._preparer: preparing.Preparer | None = None
+        self._preparer: refusals.Preparer | None = None
         self._problem = STARTING
         self._hindrance: Callable[[], str | None] = lambda: None
 
@@ -57,7 +57,7 @@ class Service:
         self._problem = problem
 
     def ready(
-        self, preparer: "preparing.Preparer", hindrance: Callable[[], str | None] = lambda: None
+        self, preparer: "refusals.Preparer", hindrance: Callable[[], str | None] = lambda: None
     ) -> None:
         """From now on `preparer` does the work, as well as it can with what `hindrance` tells."""
         with self._turning:
@@ -157,7 +157,7 @@ class Service:
         with contextlib.suppress(errors.Abandoned):
             waiting.wait_for(self._turning, lambda: self._is_ready)
 
-    def _awaited(self, waiting: patience.Patience) -> "preparing.Preparer":
+    def _awaited(self, waiting: patience.Patience) -> "refusals.Preparer":
         """The preparer, once it is ready.
 
         Raises:

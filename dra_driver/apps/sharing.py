@@ -6,33 +6,27 @@ be set up.
 
 import dataclasses
 import pathlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import (
+    files,
     ledgers,
     mps_domain,
     mps_local,
     nvidia_smi,
     nvml_compute,
     patience,
+    stores,
 )
 from dra_driver.apps import card_settings, waits
-from dra_driver.logic import cdi, config_checks, sharing_plan
+from dra_driver.logic import cdi, mps_edits, sharing_plan
 from dra_driver.model import mps, prepared, sharing
 
 READY_SECONDS = 20.0
 """How long a daemon may take until it has its limits; it takes 0.1 s on an H100."""
-PIPE_DIR = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for it in a container
-"""Mounted at the default place, so that unsetting the variable is no way around the limits."""
-_PERCENT, _MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-_LIMIT = re.compile(r"(?:[\w-]+)=(\d+)M", re.ASCII)
-"""Of one device: its UUID, or its number in a client's order; an earlier form had only numbers."""
-_ONLY = "0"
-"""The number of the only device that a client sees: CUDA uses one MIG instance a process."""
-_WRITABLE = ("rw", "nosuid", "nodev", "rbind", "rprivate")
+DAMAGED = "description of an MPS daemon cannot be read"
 
 
 class Launcher(Protocol):
@@ -95,10 +89,13 @@ class Sharer:
         uuids: Mapping[str, str],
         others: Others,
         settings: Mapping[str, sharing.Mps],
+        *,
+        in_use: bool = False,
     ) -> dict[str, cdi.Edits]:
         """Do what the record says; the edits that its devices need for it, by device key.
 
-        `uuids` are those of devices by name, `settings` those of MPS by domain.
+        `uuids` are those of devices by name, `settings` those of MPS by domain. `in_use`:
+        containers of the claim may run.
 
         Raises:
             errors.Rejected: it cannot work.
@@ -113,7 +110,9 @@ class Sharer:
         for use in record.sharing.mps:
             wanted = settings.get(use.domain)
             limits = self._limits(use, record, known, wanted)
-            daemon = self._adopted(self._daemon(use, uuids, limits))
+            daemon = self._adopted(
+                self._daemon(use, uuids, limits), in_use=in_use or _have(known, use.domain)
+            )
             self.cards.make_exclusive(use)
             self._tools.launcher.start(daemon)
             daemons.append(daemon)
@@ -123,6 +122,19 @@ class Sharer:
                 raise self._is_not_ready(daemon)
         for use in record.sharing.mps:
             self.cards.confirm_exclusive(use)
+        return edits
+
+    def edits(self, record: prepared.Record, uuids: Mapping[str, str]) -> dict[str, cdi.Edits]:
+        """The edits as from `set_up`, of a claim that is prepared; nothing is done.
+
+        Of several cards with unlike limits each has the largest, which the daemon holds them to.
+        """
+        edits: dict[str, cdi.Edits] = {}
+        for use in record.sharing.mps:
+            daemon = self._described(use.domain)
+            if daemon is None:
+                daemon = self._daemon(use, uuids, _cap([use]))
+            edits |= {key: self._edits(use, daemon, None) for key in use.keys}
         return edits
 
     def take_down(self, record: prepared.Record, others: Others) -> None:
@@ -143,33 +155,25 @@ class Sharer:
         for gpu in self._ledgers_of(record):
             self.settle(gpu, known)
 
-    def remove_unused(self, records: Callable[[], Iterable[prepared.Record]]) -> None:
-        """Stop the daemons that no record has: what a crash or a reboot left over.
+    def unused(self, records: Callable[[], Iterable[prepared.Record]]) -> Mapping[str, str | None]:
+        """The daemons that none of the records has, by domain: which devices each one serves.
 
-        Raises:
-            waits.Wait: one of them has not ended yet; all have been told to.
+        What a crash, a reboot or a lost record left over. None where nothing tells of the devices.
         """
-        directory = self._tools.directory
-        found = sorted(directory.iterdir()) if directory.is_dir() else []
+        found = [name for name in files.names(self._tools.directory) if mps.is_id(name)]
         # Read after the directory: a record is written before its daemon is made.
         used = {use.domain for record in records() for use in record.sharing.mps}
-        pending: list[waits.Wait] = []
-        for path in found:
-            if path.name not in used:
-                try:
-                    self._stop(path.name)
-                except waits.Wait as wait:
-                    pending.append(wait)
-                except errors.DriverError as error:
-                    self._log.error(
-                        "MPS daemon without a claim cannot be removed",
-                        domain=path.name,
-                        reason=str(error),
-                    )
-                else:
-                    self._log.warning("MPS daemon without a claim removed", domain=path.name)
-        if pending:
-            raise pending[0]
+        described = {name: self._described(name) for name in found if name not in used}
+        return {name: one.device if one else None for name, one in described.items()}
+
+    def remove(self, domain: str) -> None:
+        """End a daemon, and leave nothing of it.
+
+        Raises:
+            waits.Wait: it has not ended yet.
+            errors.DriverError: it does not end; it is to be tried again.
+        """
+        self._stop(domain)
 
     def _ledgers_of(self, record: prepared.Record) -> list[str]:
         return sorted(
@@ -219,18 +223,7 @@ class Sharer:
     def _edits(
         self, use: prepared.MpsUse, daemon: mps.Daemon, settings: sharing.Mps | None
     ) -> cdi.Edits:
-        env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_DIR}
-        if use.percent is not None:
-            env[_PERCENT] = str(use.percent)
-        amounts = _amounts(use, daemon.devices, settings)
-        if amounts:
-            texts = [f"{device}={amount // mps.MIB}M" for device, amount in amounts.items()]
-            env[_MEMORY] = ",".join(texts)
-        # A client connects and writes nothing: one that is root must not take the door away.
-        mounts = [cdi.Mount(daemon.pipe_dir, PIPE_DIR)]
-        if self._tools.launcher.private_shm:
-            mounts.append(cdi.Mount(daemon.shm_dir, "/dev/shm", _WRITABLE))  # noqa: S108
-        return cdi.Edits(env=env, mounts=tuple(mounts))
+        return mps_edits.edits(use, daemon, settings, private_shm=self._tools.launcher.private_shm)
 
     def _lower(self, domain: str, left: Iterable[prepared.MpsUse]) -> None:
         """Let a daemon allow no more than those need who are left; that holds nobody up."""
@@ -242,17 +235,27 @@ class Sharer:
         except errors.DriverError as error:
             self._log.warning("MPS daemon keeps its limits", domain=domain, reason=str(error))
 
-    def _adopted(self, wanted: mps.Daemon) -> mps.Daemon:
+    def _adopted(self, wanted: mps.Daemon, *, in_use: bool) -> mps.Daemon:
         """The daemon as it goes on: one that is there keeps its shared memory, which is in use, and
         the order of its devices.
 
         One that cannot become this one is ended. It served an instance that a reset of the GPU
-        took, or somebody was killed who ended it.
+        took, or somebody was killed who ended it. One whose description is damaged is described
+        anew if claims may be at work with it: it serves what they have.
 
         Raises:
             waits.Wait: that has not ended yet.
         """
-        described = self._described(wanted.id)
+        domain = mps_domain.Domain(self._tools.directory / wanted.id)
+        try:
+            described = domain.read()
+        except stores.Damaged as error:
+            aside = domain.keep_aside()
+            self._log.error(DAMAGED, mps=wanted.id, reason=str(error), set_aside=str(aside))
+            if in_use:
+                domain.describe(wanted)
+                return wanted
+            described = None
         if described is None:
             is_unfit = self._tools.launcher.state(wanted) is not mps_local.State.ABSENT
         else:
@@ -268,9 +271,22 @@ class Sharer:
     def _described(self, domain: str) -> mps.Daemon | None:
         try:
             return mps_domain.Domain(self._tools.directory / domain).read()
-        except errors.Rejected as error:
+        except stores.Damaged as error:
             self._log.warning("description of an MPS daemon not used", reason=str(error))
             return None
+
+    def wanted(
+        self,
+        use: prepared.MpsUse,
+        record: prepared.Record,
+        uuids: Mapping[str, str],
+        others: Others,
+    ) -> mps.Daemon:
+        """What the daemon of a use has to be, by what claims are remembered to have.
+
+        Of several devices the limits of each are not among that.
+        """
+        return self._daemon(use, uuids, self._limits(use, record, others, None))
 
     def _stop(self, domain: str) -> None:
         # Whose it was matters no more: only where it is.
@@ -305,70 +321,9 @@ class Sharer:
         )
 
 
-def recalled(
-    entries: Iterable[prepared.PreparedDevice],
-    edits: Mapping[str, cdi.Edits],
-    gpus: Mapping[str, str],
-) -> prepared.Sharing:
-    """What the edits of a claim's devices, by key, tell of the daemons that `set_up` made.
-
-    `gpus` are the UUIDs of whole GPUs by device name, in PCI order. Time slices leave no trace in
-    edits.
-    """
-    found: dict[tuple[str, str | None], dict[str, str]] = {}
-    limits: dict[tuple[str, str | None], cdi.Edits] = {}
-    for entry in entries:
-        key = cdi.device_key(entry.device, entry.share_id)
-        own = edits.get(key, cdi.Edits())
-        for mount in own.mounts:
-            if mount.container_path == PIPE_DIR:
-                use = pathlib.PurePath(mount.host_path).parent.name, entry.share_id
-                found.setdefault(use, {})[key] = entry.device
-                limits[use] = own
-    return prepared.Sharing(
-        mps=tuple(
-            _recalled_use(use, devices, limits[use].env, gpus) for use, devices in found.items()
-        )
-    )
-
-
-def _recalled_use(
-    use: tuple[str, str | None],
-    devices: Mapping[str, str],
-    env: Mapping[str, str],
-    gpus: Mapping[str, str],
-) -> prepared.MpsUse:
-    domain, share_id = use
-    percent = env.get(_PERCENT, "")
-    amounts = [int(text) * mps.MIB for text in _LIMIT.findall(env.get(_MEMORY, ""))]
-    names = set(devices.values())
-    whole = tuple(uuid for name, uuid in gpus.items() if name in names)
-    return prepared.MpsUse(
-        domain=domain,
-        keys=tuple(devices),
-        devices=tuple(sorted(devices.values())),
-        percent=int(percent) if percent.isdecimal() else None,
-        # A device that is not among them has no limit, and so the daemon none.
-        memory_bytes=max(amounts) if amounts and len(amounts) >= len(names) else None,
-        exclusive=share_id is None and bool(whole),
-        gpus=whole if share_id is None else (),
-    )
-
-
-def _amounts(
-    use: prepared.MpsUse, uuids: Sequence[str], settings: sharing.Mps | None
-) -> dict[str, int]:
-    """What the variables of a client hold it to: bytes, by what they call a device.
-
-    A UUID means the same card in whatever order a client sees its cards.
-    """
-    if len(uuids) > 1 and settings is not None:
-        by_uuid = config_checks.memory_limits(settings, uuids)
-        return {uuid: by_uuid[uuid] for uuid in uuids if uuid in by_uuid}
-    if use.memory_bytes is None:
-        return {}
-    names = [uuid if uuid.startswith("GPU-") else _ONLY for uuid in uuids]
-    return dict.fromkeys(names, use.memory_bytes)
+def _have(records: Others, domain: str) -> bool:
+    """Whether one of these claims has the daemon."""
+    return any(use.domain == domain for one in records for use in one.sharing.mps)
 
 
 def _cap(uses: Iterable[prepared.MpsUse]) -> mps.Limits:

@@ -51,7 +51,7 @@ def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
             name: _count(max(engines(profile)[name] for profile in gpu.profiles))
             for name in (engines(gpu.profiles[0]) if gpu.profiles else ())
         }
-    return slices.Device(devices.gpu_device_name(gpu.minor), _known(facts), capacity)
+    return slices.Device(gpu.name, _known(facts), capacity)
 
 
 def partition(offer: devices.Offer) -> slices.Device:
@@ -76,7 +76,7 @@ def partition(offer: devices.Offer) -> slices.Device:
     if offer.instance is not None and len(known) + len(capacity) + spot.placement.size <= MOST:
         covered = range(spot.placement.start, spot.placement.start + spot.placement.size)
         capacity |= {f"memorySlice{number}": _count(1) for number in covered}
-    name = devices.mig_device_name(gpu.minor, profile.name, spot)
+    name = devices.mig_device_name(gpu.name, profile.name, spot)
     return slices.Device(name, known, capacity)
 
 

@@ -41,7 +41,7 @@ class Card:
     @property
     def name(self) -> str:
         """The device name of the whole GPU, whether it is offered or not."""
-        return devices.gpu_device_name(self.gpu.minor)
+        return self.gpu.name
 
 
 def switches_at_run_time(gpu: devices.Gpu) -> bool:
@@ -113,7 +113,7 @@ def _memory(offer: devices.Offer) -> int | None:
 
 
 def _whole(gpu: devices.Gpu) -> Card:
-    return Card(gpu, {devices.gpu_device_name(gpu.minor): devices.Offer(gpu)})
+    return Card(gpu, {gpu.name: devices.Offer(gpu)})
 
 
 def _vgpu(gpu: devices.Gpu, mode: mig.Mode) -> Card:
@@ -147,7 +147,7 @@ def _static(gpu: devices.Gpu) -> Card:
         if profile is None or instance.uuid is None:
             left_out.append(instance.gi)
             continue
-        name = devices.mig_device_name(gpu.minor, profile.name, instance.spot)
+        name = devices.mig_device_name(gpu.name, profile.name, instance.spot)
         offers[name] = devices.Offer(gpu, profile, instance.spot, instance)
     note = None
     if left_out:
@@ -182,7 +182,7 @@ def _dynamic(gpu: devices.Gpu, ours: Ours) -> Card:
 def _partitions(gpu: devices.Gpu, taken: Collection[mig.Spot]) -> dict[str, devices.Offer]:
     profiles = {profile.id: profile for profile in gpu.profiles}
     return {
-        devices.mig_device_name(gpu.minor, profiles[spot.profile_id].name, spot): devices.Offer(
+        devices.mig_device_name(gpu.name, profiles[spot.profile_id].name, spot): devices.Offer(
             gpu, profiles[spot.profile_id], spot
         )
         for spot in placements.remaining(gpu.profiles, taken)

@@ -143,7 +143,9 @@ def spec(driver_name: str, uid: claims.ClaimUid | str, injection: Injection) -> 
     common = _format_fields(injection.common)
     if common:
         document["containerEdits"] = common
-    return json.dumps(document, indent=1) + "\n"
+    # A line for each field: to indent a hundred mounts takes five times as long as all the rest.
+    lines = (f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _format_edits(uid: str, name: str, edits: Edits) -> Json:

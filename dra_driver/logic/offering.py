@@ -57,7 +57,7 @@ def listing(
     cards: Sequence[catalog.Card], layout: publishing.Layout = publishing.Layout.SPLIT
 ) -> Listing:
     """The devices of cards, as an API server that has counters in `layout` takes them."""
-    cards = sorted(cards, key=lambda card: card.gpu.minor)
+    cards = sorted(cards, key=lambda card: devices.by_number(card.name))
     if layout is publishing.Layout.PLAIN:
         cards = [_without_counters(card) for card in cards]
     found = {
@@ -149,13 +149,11 @@ class _Groups:
         self, group: packing.Group, kept: dict[str, slices.Device]
     ) -> list[tuple[str, slices.Device]]:
         """The group's devices with their cards; those of `kept` that belong to it are moved."""
-        by_name = {card.name: card for card in self._cards}
         found = []
         for card_name, spot in group.members:
             if spot is None or group.profile is None:
                 continue
-            card = by_name[card_name]
-            name = devices.mig_device_name(card.gpu.minor, group.profile, spot)
+            name = devices.mig_device_name(card_name, group.profile, spot)
             device = self._listed.devices.get(name)
             if device is not None:
                 found.append((card_name, device))
@@ -172,7 +170,9 @@ class _Groups:
             if offered.spot is None
         }
         whole |= {name: device for name, device in self._kept.items() if not _is_mig(device)}
-        ordered = sorted(whole.values(), key=_minor, reverse=bool(self._listed.sets))
+        # By their numbers, not by minors: these change with a boot, and nobody is to move then.
+        names = sorted(whole, key=devices.by_number, reverse=bool(self._listed.sets))
+        ordered = [whole[name] for name in names]
         yield from publishing.chunks(ordered)
 
     def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:
@@ -190,7 +190,7 @@ class _Groups:
         """The partitions that could be made now."""
         by_name = {card.name: card.gpu for card in self._cards}
         return frozenset(
-            devices.mig_device_name(by_name[card].minor, profile.name, spot)
+            devices.mig_device_name(card, profile.name, spot)
             for card, spot in packing.fitting(self._gpus, self._taken)
             for profile in by_name[card].profiles
             if spot is not None and profile.id == spot.profile_id
@@ -279,7 +279,7 @@ def _by_cards(
         counts[card] = counts.get(card, 0) + 1
     chunk_of: dict[str, int] = {}
     chunk, size = 0, 0
-    for card in sorted(counts, key=lambda name: int(name.rpartition("-")[2])):
+    for card in sorted(counts, key=devices.by_number):
         if size and size + counts[card] > publishing.MAX_DEVICES_RESTRICTED:
             chunk, size = chunk + 1, 0
         chunk_of[card], size = chunk, size + counts[card]
@@ -306,8 +306,3 @@ def _without(device: slices.Device, field: str) -> slices.Device:
 def _tainted(device: slices.Device, key: str) -> slices.Device:
     taint = {"key": key, "effect": "NoSchedule"}
     return dataclasses.replace(device, extra={**device.extra, "taints": [taint]})
-
-
-def _minor(device: slices.Device) -> tuple[int, str]:
-    minor = device.attributes.get("minor")
-    return (minor if isinstance(minor, int) else -1, device.name)

@@ -2,12 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
 from dra_driver import errors
-from dra_driver.logic import cdi, shares, sharing_plan
+from dra_driver.logic import cdi, naming, shares, sharing_plan
 from dra_driver.model import claims, devices, mig, prepared, quantities, slices
 
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
@@ -36,8 +36,18 @@ class Plan:
 
     @property
     def cards(self) -> frozenset[str]:
-        """The names of the whole GPUs that are touched: what has to be locked."""
-        return frozenset(offer.card for offer in self.offers.values())
+        """What has to be locked: the whole GPUs that are touched."""
+        return frozenset(lock for offer in self.offers.values() for lock in offer.gpu.locks)
+
+    @property
+    def gpus(self) -> dict[str, str]:
+        """The UUIDs of the whole GPUs that are touched, by name."""
+        return {offer.card: offer.gpu.uuid for offer in self.offers.values()}
+
+    @property
+    def minors(self) -> dict[str, int]:
+        """The numbers of their device nodes, by name."""
+        return {offer.card: offer.gpu.minor for offer in self.offers.values()}
 
 
 def check_uid(uid: str) -> None:
@@ -97,6 +107,7 @@ def plan(
 
     Raises:
         errors.Rejected: the claim cannot be prepared here, now or later.
+        naming.WrongCard: a device is not on the card that is remembered.
         UnknownDevice: an allocated device is not in the inventory.
     """
     results = own_allocation(ref, claim, node)
@@ -106,8 +117,9 @@ def plan(
             f"claim {ref}: device {unknown[0]!r} does not exist on this node; "
             f"it has {_listed(inventory)}. "
             "Has the GPU fallen off the bus (dmesg | grep -i xid), or was its MIG mode changed?",
-            unknown[0],
+            [result for result in results if result.device.device == unknown[0]],
         )
+    naming.refuse_moved(ref, results, inventory, before)
     claimed = [sharing_plan.Claimed(r, inventory[r.device.device]) for r in results]
     entries = _merge(ref, results, node)
     try:
@@ -178,8 +190,12 @@ def kind(name: str) -> Literal["gpu", "mig"]:
 
 
 def cards(record: prepared.Record) -> frozenset[str]:
-    """The names of the whole GPUs that a claim's devices are on."""
-    return frozenset(devices.card_of(device.device) for device in record.devices)
+    """What is locked by whoever changes what a claim has: the whole GPUs that its devices are on.
+
+    As in `devices.Gpu.locks`, as far as the record tells.
+    """
+    names = {devices.card_of(device.device) for device in record.devices}
+    return frozenset(names | {devices.gpu_device_name(one.minor) for one in record.partitions})
 
 
 def allocated_entries(
@@ -194,11 +210,19 @@ def allocated_entries(
 
 
 class UnknownDevice(errors.Retryable):
-    """An allocated device, called `device`, is not there: it may be about to appear."""
+    """An allocated device is not there: it may be about to appear.
 
-    def __init__(self, message: str, device: str) -> None:
+    `results` are those of the allocation that are about it.
+    """
+
+    def __init__(self, message: str, results: Sequence[claims.Result]) -> None:
         super().__init__(message)
-        self.device = device
+        self.results = tuple(results)
+
+    @property
+    def device(self) -> str:
+        """Its name."""
+        return self.results[0].device.device
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

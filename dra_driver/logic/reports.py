@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dra_driver.logic import cdi, device_status
+from dra_driver.logic import cdi, device_status, naming
 from dra_driver.model import prepared
 
 PREPARED = "Prepared"
 MPS_DAEMON_DOWN = "MpsDaemonDown"
+WRONG_CARD = "WrongCard"
 
 
 def of_record(
@@ -37,6 +38,30 @@ def of_record(
             )
         )
     return tuple(reports)
+
+
+def of_refusal(
+    error: naming.WrongCard, record: prepared.Record | None
+) -> tuple[device_status.DeviceReport, ...]:
+    """A report for each device that is not on its card; what was prepared before stays as told.
+
+    `record` is what is remembered of the claim.
+    """
+    is_prepared = record is not None and record.phase is prepared.Phase.COMPLETED
+    before = of_record(record) if record is not None and is_prepared else ()
+    refused = {
+        (result.device.device, result.share_id): device_status.DeviceReport(
+            pool=result.device.pool,
+            device=result.device.device,
+            ready=False,
+            reason=WRONG_CARD,
+            message=str(error),
+            share_id=result.share_id,
+        )
+        for result in error.results
+    }
+    kept = (one for one in before if (one.device, one.share_id) not in refused)
+    return (*kept, *refused.values())
 
 
 def _data(partition: prepared.Partition | None) -> dict[str, device_status.Scalar]:

@@ -37,6 +37,7 @@ class Gpu:
 
     `architecture` and `brand` are the peer's texts (go-nvlib's names of the NVML enums).
     `cuda_driver_version` is (major, minor); `driver_version` is the text as NVML gives it.
+    `minor` and `index` are those of this moment: only the UUID stays with a card.
     """
 
     index: int
@@ -68,6 +69,21 @@ class Gpu:
     """What it can be cut into, by NVML's index; empty where NVML does not tell."""
     instances: tuple[mig.Instance, ...] = ()
     """What it is cut into now, by GPU instance id."""
+    device: str = ""
+    """The device name that is remembered for it; empty until it has one."""
+
+    @property
+    def name(self) -> str:
+        """Its device name; without one, that which it is given first if nobody else has it."""
+        return self.device or gpu_device_name(self.minor)
+
+    @property
+    def locks(self) -> frozenset[str]:
+        """What is locked by whoever changes it.
+
+        An instance of an older driver, in a rolling update, knows it by its minor number alone.
+        """
+        return frozenset({self.name, gpu_device_name(self.minor)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,8 +101,8 @@ class Offer:
 
     @property
     def card(self) -> str:
-        """The name of the whole GPU: what is locked, and what partitions have in common."""
-        return gpu_device_name(self.gpu.minor)
+        """The name of the whole GPU: what partitions have in common."""
+        return self.gpu.name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,25 +142,41 @@ class Discovery:
     failures: tuple[GpuFailure, ...] = ()
 
 
-def gpu_device_name(minor: int) -> str:
-    """The device name of a whole GPU: the peer's, keyed by the minor number of its node."""
-    return f"gpu-{minor}"
+def gpu_device_name(number: int) -> str:
+    """The device name of a whole GPU, in the peer's form: `gpu-0`.
+
+    The peer's number is the minor number of the GPU's node. Here it is that which the GPU had when
+    it was seen first, and stays with it; see `logic.naming`.
+    """
+    return f"gpu-{number}"
 
 
-def mig_device_name(minor: int, profile_name: str, spot: mig.Spot) -> str:
+def number_of(card: str) -> int | None:
+    """The number in the name of a whole GPU; None where it is no such name."""
+    match = _GPU_NAME.fullmatch(card)
+    return int(match["number"]) if match else None
+
+
+def by_number(card: str) -> tuple[int, str]:
+    """The order of whole GPUs by their names."""
+    number = number_of(card)
+    return (-1 if number is None else number, card)
+
+
+def mig_device_name(card: str, profile_name: str, spot: mig.Spot) -> str:
     """The device name of a partition, as the peer has it: `gpu-0-mig-1g5gb-19-0`.
 
-    Minor number, profile (its name as far as DNS allows), the profile's id, first memory slice.
+    Name of the whole GPU, profile (as far as DNS allows), the profile's id, first memory slice.
     """
     text = _NOT_IN_DNS.sub("-", profile_name.lower().replace(".", "")).strip("-")
-    return f"{gpu_device_name(minor)}-mig-{text}-{spot.profile_id}-{spot.placement.start}"
+    return f"{card}-mig-{text}-{spot.profile_id}-{spot.placement.start}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ParsedName:
-    """What the name of a partition says."""
+    """What the name of a partition says. `card` is the name of the whole GPU."""
 
-    minor: int
+    card: str
     profile_id: int
     start: int
 
@@ -152,14 +184,15 @@ class ParsedName:
 def parse_mig_device_name(name: str) -> ParsedName | None:
     """What `mig_device_name` put into a name; None where it is no partition's."""
     match = _MIG_NAME.fullmatch(name)
-    return match and ParsedName(*(int(match[part]) for part in ("minor", "profile", "start")))
+    return match and ParsedName(match["card"], int(match["profile"]), int(match["start"]))
 
 
 def card_of(name: str) -> str:
     """The name of the whole GPU that a device is, or is part of."""
     parsed = parse_mig_device_name(name)
-    return gpu_device_name(parsed.minor) if parsed else name
+    return parsed.card if parsed else name
 
 
 _NOT_IN_DNS = re.compile(r"[^0-9a-z]+")
-_MIG_NAME = re.compile(r"gpu-(?P<minor>\d+)-mig-.+-(?P<profile>\d+)-(?P<start>\d+)")
+_GPU_NAME = re.compile(r"gpu-(?P<number>0|[1-9]\d*)")
+_MIG_NAME = re.compile(r"(?P<card>gpu-\d+)-mig-.+-(?P<profile>\d+)-(?P<start>\d+)")

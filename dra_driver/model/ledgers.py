@@ -1,16 +1,25 @@
-"""What this driver did to the MIG state of one GPU: how it knows what is its own.
+"""What this driver did to the state of one GPU: how it knows what is its own.
 
-A ledger is written ahead of what it tells of, and corrected after that is undone.
+A ledger has a page for each thing that was done. A page is written ahead of what it tells of, and
+removed after that is undone: nothing is rewritten, so that an undo works on a full disk. All that a
+page tells is in its name too, which is whole where its content is damaged.
 """
 
-import json
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
 
 import pydantic
 
 from dra_driver import errors
-from dra_driver.model import mig
+from dra_driver.model import mig, stored
 
 VERSION = 1
+_KEY = re.compile(
+    r"(?P<gpu>[^.]+)\.(?P<boot>[0-9a-f]{8})\."
+    r"(?:made-(?P<profile_id>\d+)-(?P<start>\d+)-(?P<size>\d+)|(?P<mode>mig-mode)"
+    r"|time-slice-(?P<time_slice>\d+)|compute-mode-(?P<compute_mode>\d+))"
+)
 
 
 class Made(pydantic.BaseModel):
@@ -34,7 +43,7 @@ class Made(pydantic.BaseModel):
 
 
 class Ledger(pydantic.BaseModel):
-    """One GPU's ledger. After a reboot nothing in it is true any more.
+    """One GPU's ledger, or a page of it. After a reboot nothing in it is true any more.
 
     `mode_switched` says that MIG mode was off before this driver switched it on.
     """
@@ -49,6 +58,8 @@ class Ledger(pydantic.BaseModel):
     """What the time slice was before a claim set it; None while none has."""
     compute_mode_before: int | None = None
     """What the compute mode was before MPS took the GPU; None while it has not."""
+    is_page: bool = False
+    """Whether it tells of one thing, and is called after that."""
 
     @property
     def spots(self) -> frozenset[mig.Spot]:
@@ -59,6 +70,21 @@ class Ledger(pydantic.BaseModel):
     def is_blank(self) -> bool:
         """Whether it tells nothing."""
         return self == Ledger(gpu=self.gpu, boot_id=self.boot_id)
+
+    @property
+    def key(self) -> str:
+        """What its file is called after: the GPU, and for a page the boot and what was done."""
+        return f"{prefix(self.gpu)}{tag(self.boot_id)}.{self._thing}" if self.is_page else self.gpu
+
+    @property
+    def _thing(self) -> str:
+        if self.mode_switched:
+            return "mig-mode"
+        if self.time_slice_before is not None:
+            return f"time-slice-{self.time_slice_before}"
+        if self.compute_mode_before is not None:
+            return f"compute-mode-{self.compute_mode_before}"
+        return "made-" + "-".join(f"{one.profile_id}-{one.start}-{one.size}" for one in self.made)
 
     def adding(self, spot: mig.Spot) -> "Ledger":
         """With one more place."""
@@ -76,21 +102,80 @@ class Ledger(pydantic.BaseModel):
         return self.model_copy(update={"mode_switched": on})
 
 
+def prefix(gpu: str) -> str:
+    """What the keys of a GPU's pages begin with."""
+    return f"{gpu}."
+
+
+def tag(boot_id: str) -> str:
+    """What stands for a boot in the keys of pages: eight hexadecimal digits."""
+    return hashlib.sha256(boot_id.encode()).hexdigest()[:8]
+
+
+def pages(ledger: Ledger) -> Iterator[Ledger]:
+    """A page for each thing that the ledger tells of."""
+    blank = Ledger(gpu=ledger.gpu, boot_id=ledger.boot_id, is_page=True)
+    for made in ledger.made:
+        yield blank.model_copy(update={"made": (made,)})
+    if ledger.mode_switched:
+        yield blank.switched(on=True)
+    for field in ("time_slice_before", "compute_mode_before"):
+        if getattr(ledger, field) is not None:
+            yield blank.model_copy(update={field: getattr(ledger, field)})
+
+
+def bound(gpu: str, boot_id: str, parts: Iterable[Ledger]) -> Ledger:
+    """The ledger that these pages make, and ledgers that an earlier driver wrote as a whole."""
+    ledger = Ledger(gpu=gpu, boot_id=boot_id)
+    for part in parts:
+        for made in part.made:
+            ledger = ledger.adding(made.spot)
+        changes = {
+            field: value
+            for field, value in part
+            if field not in {"gpu", "boot_id", "made", "is_page"}
+            and value is not None
+            and value is not False
+        }
+        ledger = ledger.model_copy(update=changes)
+    return ledger
+
+
+def page(key: str, boot_id: str) -> Ledger | None:
+    """The page that has this key; None where it is the key of none of this boot."""
+    found = _KEY.fullmatch(key)
+    if found is None or found["boot"] != tag(boot_id):
+        return None
+    blank = Ledger(gpu=found["gpu"], boot_id=boot_id, is_page=True)
+    if found["mode"]:
+        return blank.switched(on=True)
+    if found["time_slice"]:
+        return blank.model_copy(update={"time_slice_before": int(found["time_slice"])})
+    if found["compute_mode"]:
+        return blank.model_copy(update={"compute_mode_before": int(found["compute_mode"])})
+    made = Made(**{name: int(found[name]) for name in Made.model_fields})
+    return blank.model_copy(update={"made": (made,)})
+
+
+def is_of_another_boot(key: str, boot_id: str) -> bool:
+    """Whether this is the key of a page of another boot."""
+    found = _KEY.fullmatch(key)
+    return found is not None and found["boot"] != tag(boot_id)
+
+
 def encode(ledger: Ledger) -> str:
-    """The text of a ledger's file."""
-    return json.dumps({"version": VERSION, "ledger": ledger.model_dump()}, indent=1) + "\n"
+    """The text of a file."""
+    return stored.encode("ledger", VERSION, ledger.model_dump(mode="json"))
 
 
 def decode(text: str) -> Ledger:
-    """The ledger in a file's text.
+    """The ledger, or page, in a file's text. Earlier drivers wrote no checksum.
 
     Raises:
         errors.Rejected: the text is damaged, or of a newer driver.
     """
+    content = stored.decode(text, "ledger", (VERSION,), needs_checksum=False)
     try:
-        document = json.loads(text)
-        if document["version"] != VERSION:
-            raise errors.Rejected(f"version {document['version']!r} is not {VERSION}")
-        return Ledger.model_validate(document["ledger"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise errors.Rejected(f"not a ledger: {error}") from error
+        return Ledger.model_validate(content)
+    except pydantic.ValidationError as error:
+        raise errors.Rejected(f"content is not a ledger: {error}") from error

@@ -130,6 +130,11 @@ class Daemon:
         return dataclasses.replace(self, limits=limits)
 
 
+def is_id(text: str) -> bool:
+    """Whether this is the id of a daemon, and so the name of its directory."""
+    return _ID.fullmatch(text) is not None
+
+
 def daemon(
     *, root: str, daemon_id: str, device: str, shm_bytes: int, limits: Limits | None = None
 ) -> Daemon:

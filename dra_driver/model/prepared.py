@@ -2,24 +2,24 @@
 
 A record is enough, alone, to undo what was done for its claim. Format policy: `VERSION` rises when
 an older driver could no longer undo from the file; a record of a higher version is refused, not
-guessed at.
+guessed at. What came later and an older driver undoes without stands beside the record, where that
+driver does not look, with a checksum of its own.
 """
 
 import enum
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import pydantic
 
 from dra_driver import errors
-from dra_driver.model import claims, mig
+from dra_driver.model import claims, devices, mig, stored
 
 VERSION = 2
 _FIRST_VERSION = 1
 _FIELDS_SINCE_2 = frozenset({"partitions", "sharing"})
 _DEVICE_FIELDS_SINCE_2 = frozenset({"consumed"})
+_FIELDS_BESIDE = frozenset({"gpus", "minors"})
 
 
 class Phase(enum.StrEnum):
@@ -136,11 +136,22 @@ class Record(_Frozen):
     rebuilt: bool = False
     partitions: tuple[Partition, ...] = ()
     sharing: Sharing = Sharing()
+    gpus: Mapping[str, str] = pydantic.Field(default_factory=dict)
+    """UUIDs of the whole GPUs that the devices are, or are part of, by name (`gpu-0`)."""
+    minors: Mapping[str, int] = pydantic.Field(default_factory=dict)
+    """The numbers of their device nodes when the CDI spec was made, by name."""
 
     @property
     def ref(self) -> claims.ClaimRef:
         """The claim that the record is of."""
         return claims.ClaimRef(self.namespace, self.name, claims.ClaimUid(self.uid))
+
+    @property
+    def cards(self) -> dict[str, str]:
+        """As `gpus`; of a record of an older driver, as far as it tells in other places."""
+        partitions = {devices.card_of(one.device): one.gpu for one in self.partitions}
+        slices = {devices.card_of(one.device): one.gpu for one in self.sharing.time_slices}
+        return partitions | slices | dict(self.gpus)
 
 
 def encode(record: Record) -> str:
@@ -150,13 +161,13 @@ def encode(record: Record) -> str:
     older driver can still undo what it would have done itself.
     """
     body = record.model_dump(mode="json")
-    devices = [_said(device, _DEVICE_FIELDS_SINCE_2) for device in body["devices"]]
+    beside = {field: body.pop(field) for field in _FIELDS_BESIDE}
+    listed = [_said(device, _DEVICE_FIELDS_SINCE_2) for device in body["devices"]]
     sharing = body["sharing"] if record.sharing else {}
-    said = _said(body | {"devices": devices, "sharing": sharing}, _FIELDS_SINCE_2)
-    later = said.keys() & _FIELDS_SINCE_2 or any(d.keys() & _DEVICE_FIELDS_SINCE_2 for d in devices)
+    said = _said(body | {"devices": listed, "sharing": sharing}, _FIELDS_SINCE_2)
+    later = said.keys() & _FIELDS_SINCE_2 or any(d.keys() & _DEVICE_FIELDS_SINCE_2 for d in listed)
     version = VERSION if later else _FIRST_VERSION
-    document = {"version": version, "checksum": _checksum(said), "record": said}
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+    return stored.encode("record", version, said, _said(beside, _FIELDS_BESIDE))
 
 
 def _said(body: dict[str, Any], optional: frozenset[str]) -> dict[str, Any]:
@@ -169,24 +180,9 @@ def decode(text: str) -> Record:
     Raises:
         errors.Rejected: the text is damaged, or of a newer driver.
     """
+    body = stored.decode(text, "record", (_FIRST_VERSION, VERSION))
+    beside = {key: value for key, value in stored.beside(text).items() if key in _FIELDS_BESIDE}
     try:
-        document: dict[str, Any] = json.loads(text)
-        version, checksum, body = document["version"], document["checksum"], document["record"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise errors.Rejected(f"not a record ({type(error).__name__}: {error})") from error
-    if version not in (_FIRST_VERSION, VERSION):
-        raise errors.Rejected(
-            f"version {version!r} is not one that this driver reads ({VERSION} or less): "
-            "was it written by a newer driver?"
-        )
-    if checksum != _checksum(body):
-        raise errors.Rejected(f"checksum {checksum!r} does not match the content")
-    try:
-        return Record.model_validate(body)
+        return Record.model_validate(body | beside)
     except pydantic.ValidationError as error:
         raise errors.Rejected(f"content is not a record: {error}") from error
-
-
-def _checksum(body: Any) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

@@ -46,6 +46,46 @@ def virtualize(directory: pathlib.Path, uuid: str) -> None:
         gpu_session.find(state, uuid).virtualization = vgpu
 
 
+def renumber(directory: pathlib.Path, *uuids: str) -> None:
+    """The driver is loaded again and finds the cards in this order: minors from 0 on.
+
+    Cards that are not among them keep theirs after these.
+    """
+    with gpu_state.open_file(directory).edit() as state:
+        order = {uuid: minor for minor, uuid in enumerate(uuids)}
+        state.gpus.sort(key=lambda gpu: order.get(gpu.uuid, len(order) + gpu.minor))
+        for minor, gpu in enumerate(state.gpus):
+            gpu.minor = minor
+
+
+def exchange(directory: pathlib.Path, uuid: str, model: str) -> str:
+    """Another card comes to where this one is, with its minor number; the UUID of the new one.
+
+    The machine is down meanwhile, as far as that card is concerned.
+    """
+    with gpu_state.open_file(directory).edit() as state:
+        place = state.gpus.index(gpu_session.find(state, uuid))
+        new = gpu_state.new_card(model, state.gpus[place])
+        state.gpus[place] = new
+    return new.uuid
+
+
+def remove_card(directory: pathlib.Path, uuid: str) -> gpu_state.Gpu:
+    """The card is taken out, and those after it move up; what was taken out."""
+    with gpu_state.open_file(directory).edit() as state:
+        gone = gpu_session.find(state, uuid)
+        state.gpus.remove(gone)
+    renumber(directory, *(gpu.uuid for gpu in state.gpus))
+    return gone
+
+
+def insert_card(directory: pathlib.Path, card: gpu_state.Gpu) -> None:
+    """The card is put in again, at the first place."""
+    with gpu_state.open_file(directory).edit() as state:
+        state.gpus.insert(0, card)
+    renumber(directory, *(gpu.uuid for gpu in state.gpus))
+
+
 def start_process(
     directory: pathlib.Path,
     uuid: str,

@@ -150,6 +150,22 @@ def _new_gpu(node: str, model: str, slot: int) -> Gpu:
     )
 
 
+def new_card(model: str, place: Gpu) -> Gpu:
+    """A card that nobody has seen, where another one is.
+
+    Raises:
+        errors.Rejected: there is no such model.
+    """
+    identity = uuid.uuid5(_NAMESPACE, f"after/{place.uuid}")
+    return Gpu(
+        model=gpu_models.load(model).name,
+        minor=place.minor,
+        uuid=f"GPU-{identity}",
+        serial=f"{identity.int % 10**13:013}",
+        pci_address=place.pci_address,
+    )
+
+
 def bus(slot: int) -> int:
     """The PCI bus of the card in a slot: rising, with room for a root bus before each pair."""
     return 4 + 3 * slot

@@ -16,7 +16,7 @@ def write(directory: pathlib.Path, node: gpu_state.Node) -> pathlib.Path:
     shutil.rmtree(aside, ignore_errors=True)
     (aside / "bus" / "pci" / "devices").mkdir(parents=True)
     for position, gpu in enumerate(node.gpus):
-        _write_device(aside, gpu, *_place(position, len(node.gpus)))
+        _write_device(aside, gpu, position, *_place(position, len(node.gpus)))
     if _content(aside) == _content(root):
         # Others may be reading what is there.
         shutil.rmtree(aside)
@@ -44,9 +44,11 @@ def _place(position: int, count: int) -> tuple[int, int]:
     return numa_node, numa_node * half + inside - inside % 2
 
 
-def _write_device(root: pathlib.Path, gpu: gpu_state.Gpu, numa_node: int, first: int) -> None:
+def _write_device(
+    root: pathlib.Path, gpu: gpu_state.Gpu, position: int, numa_node: int, first: int
+) -> None:
     root_bus = gpu_state.bus(first) - 2
-    port = f"0000:{root_bus:02x}:{gpu.minor - first + 1:02x}.0"
+    port = f"0000:{root_bus:02x}:{position - first + 1:02x}.0"
     path = pathlib.PurePath("devices", f"pci0000:{root_bus:02x}", port, gpu.pci_address)
     device = root / path
     device.mkdir(parents=True)

@@ -1,3 +1,5 @@
+import errno
+import io
 import itertools
 import os
 import pathlib
@@ -47,7 +49,7 @@ def test_an_absent_file_reads_as_none(path):
 
 
 def test_a_directory_is_not_an_absent_file(tmp_path):
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(files.Unusable, match="cannot be read: Is a directory"):
         files.read(tmp_path)
 
 
@@ -59,7 +61,7 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, step, full)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(files.Exhausted, match="No space left on device"):
         files.write(path, "new")
     assert files.read(path) == "old"
     assert names(path.parent) == ["record.json"]
@@ -88,7 +90,7 @@ def test_text_that_cannot_be_encoded_leaves_the_old_content(path):
 
 
 def test_the_directory_must_exist(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(files.Unusable, match="restart the driver's pod: it makes its directories"):
         files.write(tmp_path / "absent" / "x", "text")
 
 
@@ -110,9 +112,9 @@ def test_content_is_on_disk_before_the_name_points_to_it(path, monkeypatch):
     files.write(path, "x")
     assert steps == ["fsync file", "rename", "fsync directory"]
     files.remove(path)
-    assert steps[3:] == ["fsync directory"]
+    assert steps[3:] == []
     files.write(path, "x", durable=False)
-    assert steps[4:] == ["rename"]
+    assert steps[3:] == ["rename"]
 
 
 def test_a_reader_sees_the_old_content_or_the_new_and_nothing_between(path):
@@ -146,6 +148,14 @@ def test_removing_takes_the_file_and_what_a_killed_writer_left(path):
     assert names(path.parent) == ["other.json"]
 
 
+def test_clearing_takes_what_a_killed_writer_left_and_not_the_file(path):
+    files.write(path, "x")
+    (path.parent / ".record.json.new").write_text("half")
+    files.clear(path)
+    files.clear(path)
+    assert names(path.parent) == ["record.json"]
+
+
 def test_the_next_write_replaces_what_a_killed_writer_left(path):
     (path.parent / ".record.json.new").write_text("half of something longer")
     files.write(path, "x")
@@ -158,5 +168,67 @@ def test_the_next_write_replaces_what_a_killed_writer_left(path):
     [(".record.json.new", "record.json"), ("record.json", None), (".record.json", None),
      ("record.json.new", None)],
 )  # fmt: skip
-def test_a_leftover_tells_what_was_being_written(tmp_path, name, target):
-    assert files.target_of_leftover(tmp_path / name) == target
+def test_a_leftover_tells_what_was_being_written(name, target):
+    assert files.target_of_leftover(name) == target
+
+
+ANSWERS = {
+    errno.ENOSPC: (files.Exhausted, "free space on its file system (df "),
+    errno.EDQUOT: (files.Exhausted, "raise the quota, or free space"),
+    errno.EMFILE: (files.Exhausted, "close what holds files open"),
+    errno.ENOMEM: (files.Exhausted, "free memory on the node"),
+    errno.EIO: (files.Unusable, "look at dmesg, check the file system, and replace the disk"),
+    errno.EROFS: (files.Unusable, "its file system is read-only"),
+    errno.EACCES: (files.Unusable, "run the driver as root"),
+    errno.EXDEV: (files.Unusable, "look at dmesg on the node, and at "),
+}
+
+
+@pytest.mark.parametrize(("code", "answer"), ANSWERS.items(), ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    ("doing", "step", "action"),
+    [
+        ("written", "open", lambda path: files.write(path, "x")),
+        ("written", "fsync", lambda path: files.write(path, "x")),
+        ("removed", "unlink", files.remove),
+        ("read", "open", files.read),
+        ("listed", "listdir", files.names),
+        ("made", "mkdir", lambda path: files.make_directory(path / "new", 0o700)),
+        ("set aside", "link", lambda path: files.keep_copy(path, "damaged")),
+    ],
+)
+def test_what_the_disk_refuses_is_told_with_the_path_and_what_to_do(
+    tmp_path, monkeypatch, doing, step, action, code, answer
+):
+    path = tmp_path / "record.json"
+    path.write_text("x")
+
+    def refused(*_arguments, **_options):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(io if doing == "read" else os, step, refused)
+    kind, remedy = answer
+    with pytest.raises(kind) as caught:
+        action(path)
+    assert str(tmp_path) in str(caught.value)
+    assert f"cannot be {doing}: {os.strerror(code)}. Remedy: " in str(caught.value)
+    assert remedy in str(caught.value)
+    assert caught.value.code == code
+
+
+def test_the_names_in_a_directory_are_told_in_order_and_none_where_there_is_none(tmp_path):
+    for name in ("b", "a", ".c"):
+        (tmp_path / name).touch()
+    assert files.names(tmp_path) == [".c", "a", "b"]
+    assert files.names(tmp_path / "absent") == []
+
+
+def test_a_copy_that_is_kept_outlives_what_replaces_the_file_and_no_earlier_copy_is_lost(path):
+    for number, text in enumerate(["first", "second"]):
+        files.write(path, text)
+        kept = files.keep_copy(path, "damaged")
+        assert kept == path.with_name(f"record.json.damaged-{number}")
+        assert files.keep_copy(path, "damaged") == kept
+    files.remove(path)
+    assert names(path.parent) == ["record.json.damaged-0", "record.json.damaged-1"]
+    assert [files.read(path.with_name(name)) for name in names(path.parent)] == ["first", "second"]

@@ -8,7 +8,7 @@ import sys
 import polling
 import pytest
 
-from dra_driver.adapters import instances
+from dra_driver.adapters import files, instances
 
 INSTANCE = """
 import pathlib, sys
@@ -16,7 +16,7 @@ from dra_driver.adapters import instances
 made = instances.Instances(pathlib.Path(sys.argv[1]))
 print("started", flush=True)
 for question in sys.stdin:
-    print(made.is_newest(), flush=True)
+    print(made.is_newest() if question == "?\\n" else made.clear_dead(), flush=True)
 made.close()
 """
 
@@ -38,6 +38,11 @@ class Process:
         self._process.stdin.write("?\n")
         self._process.stdin.flush()
         return {"True\n": True, "False\n": False}[self._process.stdout.readline()]
+
+    def clears(self):
+        self._process.stdin.write("clear\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "None\n"
 
     def kill(self):
         os.kill(self._process.pid, signal.SIGKILL)
@@ -94,7 +99,6 @@ def test_the_older_instance_is_the_newest_again_when_the_newer_one_is_killed(sta
     assert (old.is_newest(), new.is_newest()) == (False, True)
     new.kill()
     assert polling.until(old.is_newest)
-    assert len(names(tmp_path)) == 1
 
 
 def test_an_instance_that_leaves_does_not_matter_to_a_newer_one(start):
@@ -111,6 +115,42 @@ def test_files_of_dead_instances_are_cleared_away_and_others_stay(start, tmp_pat
     assert not (tmp_path / DEAD).exists()
     assert {"claims", "locks"} <= set(names(tmp_path))
     assert len(names(tmp_path)) == 3
+
+
+def test_files_of_instances_that_were_killed_do_not_pile_up(start, tmp_path):
+    for _ in range(5):
+        start().kill()
+    survivor = start()
+    polling.until(lambda: survivor.clears() or len(names(tmp_path)) == 1)
+    older, newer = survivor, start()
+    newer.kill()
+    polling.until(lambda: older.clears() or len(names(tmp_path)) == 1)
+    assert older.is_newest()
+
+
+def test_a_live_instance_that_is_older_or_newer_is_not_cleared_away(start, tmp_path):
+    older, middle, newer = start(), start(), start()
+    for each in (older, middle, newer):
+        each.clears()
+    assert len(names(tmp_path)) == 3
+    assert [each.is_newest() for each in (older, middle, newer)] == [False, False, True]
+
+
+def test_what_died_at_birth_is_cleared_away_unless_it_may_still_be_born(tmp_path):
+    mine = instances.Instances(tmp_path)
+    dead, unborn = tmp_path / f".{DEAD}", tmp_path / f".{DEAD}2"
+    dead.touch()
+    os.utime(dead, (0, 0))
+    unborn.touch()
+    mine.clear_dead()
+    assert not dead.exists()
+    assert unborn.exists()
+    mine.close()
+
+
+def test_what_the_disk_refuses_is_told_with_the_path(tmp_path):
+    with pytest.raises(files.Unusable, match=r"absent/instance-.* cannot be made: No such file"):
+        instances.Instances(tmp_path / "absent")
 
 
 def test_instances_of_one_process_know_each_other(tmp_path):
@@ -166,4 +206,5 @@ def test_others_see_whether_an_instance_is_alive_and_clear_nothing_away(start, t
     assert instances.any_alive(tmp_path)
     started.kill()
     assert polling.until(lambda: not instances.any_alive(tmp_path))
-    assert DEAD in names(tmp_path)
+    # Its own file stays, for one that is an instance.
+    assert len(names(tmp_path)) == 1

@@ -1,6 +1,9 @@
 import contextlib
+import errno
+import fcntl
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +12,7 @@ import threading
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import locks, patience
+from dra_driver.adapters import files, locks, patience
 
 SHORT = functools.partial(patience.Patience, 0.02)
 
@@ -206,6 +209,20 @@ def test_a_block_that_raises_gives_its_names_back(mine):
     with pytest.raises(ZeroDivisionError), mine.hold(["gpu-0", "gpu-1"], patience.Patience(1)):
         raise ZeroDivisionError
     assert is_free(mine, "gpu-0", "gpu-1")
+
+
+def test_what_the_operating_system_refuses_is_told_with_the_path(path, mine, monkeypatch):
+    def refused(*_arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    told = f"{path} cannot be locked: {os.strerror(errno.ENOLCK)}. Remedy: "
+    with pytest.raises(files.TROUBLE, match=re.escape(told)), mine.hold(["gpu-0"], SHORT()):
+        pass
+    monkeypatch.undo()
+    assert is_free(mine, "gpu-0")
+    with pytest.raises(files.TROUBLE, match="cannot be opened: No such file"):
+        locks.Locks(path.parent / "absent" / "locks")
 
 
 def test_no_names_are_always_to_be_had(mine):

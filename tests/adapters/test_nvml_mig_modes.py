@@ -165,6 +165,34 @@ def test_users_of_all_kinds_are_told_once(adapter, machine, uuids, tmp_path, mon
     assert [user.pid for user in adapter.users(uuids[0])] == [3, 9, 12]
 
 
+@pytest.mark.parametrize(
+    ("kind", "code", "is_told"),
+    [
+        ("Compute", "NOT_SUPPORTED", False),
+        ("Compute", "NO_PERMISSION", False),
+        ("Compute", "UNKNOWN", False),
+        ("Graphics", "NOT_SUPPORTED", True),
+        ("Graphics", "UNKNOWN", False),
+        ("MPSCompute", "FUNCTION_NOT_FOUND", True),
+        ("MPSCompute", "NO_PERMISSION", False),
+    ],
+)
+def test_users_are_surely_told_or_not_at_all(
+    adapter, machine, uuids, tmp_path, monkeypatch, kind, code, is_told
+):
+    gpu_operations.start_process(tmp_path, uuids[0], 9)
+
+    def refused(_handle):
+        raise machine.NVMLError(CODES[f"NVML_ERROR_{code}"])
+
+    monkeypatch.setattr(machine, f"nvmlDeviceGet{kind}RunningProcesses", refused, raising=False)
+    if is_told:
+        assert adapter.users(uuids[0], surely=True) == (nvml_mig.GpuProcess(9, None),)
+        return
+    with pytest.raises(errors.DriverError, match="listing its processes"):
+        adapter.users(uuids[0], surely=True)
+
+
 def test_a_kind_of_user_that_nvml_does_not_tell_is_left_out(adapter, uuids, tmp_path):
     gpu_faults.inject(
         tmp_path,

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from dra_driver import errors
+from dra_driver.adapters import files
 from dra_driver.apps import awaiting
 
 
@@ -73,10 +74,12 @@ def test_what_nobody_can_explain_is_not_tried_for_ever(stop):
 def test_what_may_pass_is_tried_until_it_has(stop):
     told = []
     full, held = OSError(28, "No space left on device"), errors.Retryable("lock is held")
-    awaiting.done(scripted(full, full, held, None), told.append, stop)
+    broken = files.explained(OSError(5, "Input/output error"), "written", "/state/x")
+    awaiting.done(scripted(full, full, held, broken, None), told.append, stop)
     assert told == [
         "[Errno 28] No space left on device. It is tried again",
         "lock is held. It is tried again",
+        f"{broken}. It is tried again",
     ]
 
 

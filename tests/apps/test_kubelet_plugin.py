@@ -154,7 +154,8 @@ def test_a_stop_answers_what_is_in_progress_and_leaves_slices_and_claims(
     assert not plugin.service_socket.exists()
     assert own_machine.record(ref) is not None
     assert own_machine.spec(ref) is not None
-    assert sorted(path.name for path in own_machine.plugin.iterdir()) == ["claims", "gpus", "locks"]
+    kept = ["claims", "gpus", "locks", "names"]
+    assert sorted(path.name for path in own_machine.plugin.iterdir()) == kept
 
 
 def test_a_second_instance_that_takes_the_sockets_over_keeps_them(own_plugin, own_cluster):

@@ -6,7 +6,7 @@ import mig_node
 import pytest
 
 from dra_driver import errors
-from dra_driver.model import mig, prepared
+from dra_driver.model import ledgers, mig, prepared
 from dra_driver.sim import gpu_operations
 
 FIRST, SECOND, LARGE, OTHER_CARD = (
@@ -149,6 +149,24 @@ def test_a_partition_of_a_gpu_that_another_claim_has_is_refused_and_the_other_wa
     assert node.is_clean()
 
 
+@pytest.mark.parametrize("device", ["gpu-0", FIRST])
+def test_what_is_offered_is_looked_at_anew_only_if_a_prepare_has_changed_something(
+    node, api, monkeypatch, device
+):
+    told = []
+    monkeypatch.setattr(node.preparer, "_on_change", lambda: told.append(1))
+    ref = api.make(device)
+    for expected in (1, 1):
+        node.prepare(ref)
+        assert len(told) == expected
+    for path in node.cdi.iterdir():
+        path.unlink()
+    node.prepare(ref)
+    assert len(told) == 2
+    node.unprepare(ref)
+    assert len(told) == 3
+
+
 def test_a_whole_gpu_is_taken_out_of_the_mig_mode_that_it_was_left_in(node, api, faults):
     ref, whole = api.make(FIRST), api.make("gpu-0")
     node.prepare(ref)
@@ -156,7 +174,7 @@ def test_a_whole_gpu_is_taken_out_of_the_mig_mode_that_it_was_left_in(node, api,
     faults(error=19, function="nvmlDeviceSetMigMode", times=1)
     node.unprepare(ref)
     assert node.card().mig_enabled
-    assert node.files() == [f"gpus/{node.uuid()}.json"]
+    assert node.files() == [f"gpus/{node.uuid()}.{ledgers.tag('boot-1')}.mig-mode.json"]
     node.gpus.look()
     node.prepare(whole)
     assert not node.card().mig_enabled

@@ -1,9 +1,11 @@
 """What becomes of MIG instances when the driver, its files or the node start anew."""
 
+import json
 import shutil
 
 import mig_node
 import pytest
+import structlog
 
 from dra_driver.sim import gpu_faults, gpu_operations
 
@@ -16,6 +18,12 @@ def claimed(node, api):
     ref = api.make(FIRST)
     node.prepare(ref)
     return ref
+
+
+@pytest.fixture
+def log():
+    with structlog.testing.capture_logs() as lines:
+        yield lines
 
 
 def record_path(node, ref):
@@ -79,6 +87,20 @@ def test_a_record_that_is_damaged_or_lost_is_rebuilt_with_its_instance(
     again.unprepare(claimed)
     assert [name for name in again.files() if "damaged" not in name] == []
     assert again.hardware() == [(False, False, [])] * 2
+
+
+def test_a_damaged_record_of_a_claim_that_was_allocated_anew_tells_what_is_to_be_undone(
+    node, new_node, api, claimed
+):
+    partitions = node.record(claimed).partitions
+    record_path(node, claimed).write_text("damaged")
+    api.allocate(claimed, "gpu-1")
+    again = new_node()
+    again.recover()
+    assert again.record(claimed).partitions == partitions
+    again.prepare(claimed)
+    assert again.instances() == []
+    assert [one.device for one in again.record(claimed).devices] == ["gpu-1"]
 
 
 def test_a_rebuilt_claim_that_is_asked_for_again_keeps_its_instance(node, new_node, claimed):
@@ -179,9 +201,31 @@ def test_a_lost_ledger_does_not_keep_a_claim_from_giving_its_instance_back(node,
     assert again.files() == []
 
 
-def test_a_damaged_ledger_makes_nothing_ours(node, new_node, api, claimed):
+def old_ledger(node, text=None):
+    """The node as a driver left it that had one file for all that it had done to a GPU."""
+    told = node.books.get(node.uuid())
+    document = {"version": 1, "ledger": told.model_dump(exclude={"is_page"})}
+    for path in (node.root / "gpus").iterdir():
+        path.unlink()
     path = node.root / "gpus" / f"{node.uuid()}.json"
-    path.write_text("damaged")
+    path.write_text(json.dumps(document, indent=1) if text is None else text)
+    return path
+
+
+def test_the_ledger_of_an_earlier_driver_becomes_pages_at_the_start(node, new_node, claimed):
+    told = node.books.get(node.uuid())
+    path = old_ledger(node)
+    again = new_node()
+    again.recover()
+    again.clean()
+    assert not path.exists()
+    assert again.books.get(again.uuid()) == told
+    again.unprepare(claimed)
+    assert again.is_clean()
+
+
+def test_a_damaged_ledger_of_an_earlier_driver_makes_nothing_ours(node, new_node, api, claimed):
+    path = old_ledger(node, "damaged")
     lose_record(node, claimed)
     api.delete(claimed)
     again = new_node()
@@ -189,6 +233,38 @@ def test_a_damaged_ledger_makes_nothing_ours(node, new_node, api, claimed):
     again.clean()
     assert again.instances() == [(19, 6, 1)]
     assert FIRST not in again.gpus.snapshot.offered
+    assert path.with_name(f"{path.name}.damaged-0").read_text() == "damaged"
+
+
+def test_a_damaged_ledger_of_an_earlier_driver_is_rebuilt_from_the_records(node, new_node, claimed):
+    told = node.books.get(node.uuid())
+    path = old_ledger(node, "damaged")
+    again = new_node()
+    again.recover()
+    again.clean()
+    assert again.books.get(again.uuid()).spots == told.spots
+    assert path.with_name(f"{path.name}.damaged-0").read_text() == "damaged"
+    again.unprepare(claimed)
+    assert again.instances() == []
+
+
+def test_a_damaged_page_still_tells_what_is_ours_and_is_mended(node, new_node, api, claimed, log):
+    told = node.books.get(node.uuid())
+    for path in (node.root / "gpus").iterdir():
+        path.write_text("damaged")
+    again = new_node()
+    assert again.books.get(again.uuid()) == told
+    assert FIRST in again.gpus.snapshot.offered
+    again.clean()
+    assert again.books.damaged(again.uuid()) == {}
+    assert again.books.get(again.uuid()) == told
+    lines = [line for line in log if line["event"].startswith("file of a GPU's ledger cannot")]
+    assert [line["device"] for line in lines] == ["gpu-0"] * 2
+    assert all(line["set_aside"].endswith(".json.damaged-0") for line in lines)
+    lose_record(again, claimed)
+    api.delete(claimed)
+    again.clean()
+    assert again.instances() == []
 
 
 def lose_record(node, ref):

@@ -6,8 +6,10 @@ import types
 import mig_node
 import pytest
 
+from dra_driver import errors
 from dra_driver.apps import offers
 from dra_driver.logic import publishing
+from dra_driver.sim import gpu_operations
 
 SPLIT, PLAIN = publishing.Layout.SPLIT, publishing.Layout.PLAIN
 
@@ -53,6 +55,36 @@ def scene(node, monkeypatch):
 def test_nothing_is_wanted_until_the_gpus_have_been_looked_at(node, monkeypatch):
     monkeypatch.setattr(node.gpus, "wait_first", lambda _seconds: False)
     assert Scene(node, 1).offers.wanted([], SPLIT) is None
+
+
+def test_nothing_is_wanted_while_what_is_published_may_be_all_that_tells_of_a_name(
+    node, new_node, api
+):
+    before = Scene(node, 1)
+    before.publish()
+    for path in (node.root / "names").iterdir():
+        path.unlink()
+    api.published = errors.Retryable("no API server")
+    after = Scene(new_node(), 1)
+    assert len(after.node.gpus.snapshot.nameless) == 2
+    assert after.offers.wanted(before.published, SPLIT) is None
+    api.published = before.published
+    after.node.gpus.look()
+    after.published = before.published
+    assert after.publish() == [device.name for device in before.published]
+
+
+def test_a_card_that_was_never_published_keeps_nothing_else_from_being(node, api):
+    made = Scene(node, 1)
+    before = made.publish()
+    gone = [name for name in before if name.startswith("gpu-0")]
+    gpu_operations.exchange(node.simulation, node.uuid(), "t4")
+    api.published = errors.Retryable("no API server")
+    assert node.gpus.look().nameless
+    assert set(made.publish()) == set(before) - set(gone)
+    api.published = made.published
+    node.gpus.look()
+    assert set(made.publish()) == set(before) - set(gone) | {"gpu-2"}
 
 
 def test_a_new_order_comes_at_once_and_the_next_one_after_a_while(scene, node, api):

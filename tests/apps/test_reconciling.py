@@ -162,7 +162,11 @@ def test_a_list_is_taken_instead_of_reads_where_something_else_needs_it(scene, c
     assert scene.reads_after(0) == ["list"]
     assert scene.reads_after(GRACE) == [f"get {forgotten.name}", "list"]
     both, one = ["gpu-0", "gpu-1", "gpu-7"], ["gpu-1", "gpu-7"]
-    assert scene.leftovers.told == ["settle", both, "settle", one, "settle", one]
+    assert scene.leftovers.told == [
+        *("settle", "rebuild with 4", both),
+        *("settle", "rebuild with 3", one),
+        *("settle", "rebuild with 3", one),
+    ]
     # Stale records are dealt with first.
     assert left == [2, 2, 1]
     scene.leftovers.needs = False
@@ -204,7 +208,7 @@ def test_half_a_list_is_no_list(scene, cluster, monkeypatch):
         with scene.reading(None, AWAY, verb="list"), pytest.raises(errors.DriverError):
             scene.look_after(INTERVAL)
     assert scene.look_after(INTERVAL) == []
-    assert scene.leftovers.told == ["settle"] * 4 + [["gpu-0", "gpu-1"]]
+    assert scene.leftovers.told == ["settle"] * 4 + ["rebuild with 2", ["gpu-0", "gpu-1"]]
 
 
 def test_a_claim_that_is_allocated_again_at_the_last_moment_stays(scene, cluster, log):
@@ -261,7 +265,7 @@ def test_the_next_look_is_soon_only_while_a_suspect_waits(scene, cluster):
     assert scene.reconciler.look() == INTERVAL
 
 
-def test_a_damaged_record_is_left_to_the_next_start(scene, cluster, tmp_path):
+def test_a_claim_whose_record_is_damaged_is_no_suspect(scene, cluster, tmp_path):
     ref = scene.prepared("gpu-0")
     delete(cluster, ref)
     scene.look_after(0)
@@ -296,3 +300,53 @@ def test_a_name_that_is_another_claims_now_is_no_reason_to_touch_that_one(scene,
     scene.look_after(0)
     assert scene.look_after(GRACE) == [old.uid]
     assert scene.remembered() == {new.uid}
+
+
+def test_a_claim_is_not_taken_back_while_a_process_is_on_its_devices(scene, cluster, log):
+    used, unused, kept = (scene.prepared(f"gpu-{number}") for number in range(3))
+    for ref in (used, unused):
+        delete(cluster, ref)
+    scene.users.known[used.uid] = "python3 (pid 4711)"
+    scene.look_after(0)
+    assert scene.users.asked == []
+    scene.time += GRACE
+    assert scene.reconciler.look() == GRACE
+    assert scene.unprepared == [unused.uid]
+    assert scene.remembered() == {used.uid, kept.uid}
+    assert {uid for uid, _ in scene.users.asked} == {used.uid, unused.uid}
+    assert all(kept.uid in others for _, others in scene.users.asked)
+    assert not any(uid in others for uid, others in scene.users.asked)
+    assert scene.reconciler.kept == 1
+    scene.look_after(GRACE)
+    [told] = [line for line in log if line["event"].startswith("stale claim stays prepared")]
+    assert told["reason"] == "its devices are used by python3 (pid 4711)"
+    assert told["devices"] == ["gpu-0"]
+    del scene.users.known[used.uid]
+    assert scene.look_after(GRACE) == [unused.uid, used.uid]
+    assert scene.reconciler.kept == 0
+
+
+def test_a_claim_is_not_taken_back_while_nobody_knows_who_is_on_its_devices(scene, cluster, log):
+    ref = scene.prepared("gpu-0")
+    delete(cluster, ref)
+    scene.look_after(0)
+    scene.users.problem = errors.Retryable("NVML does not come back")
+    for _ in range(2):
+        assert scene.look_after(GRACE) == []
+    assert scene.reconciler.kept == 1
+    [told] = [line for line in log if line["event"].startswith("stale claim stays prepared")]
+    assert told["reason"].endswith("is not known: NVML does not come back")
+    scene.users.problem = None
+    assert scene.look_after(GRACE) == [ref.uid]
+
+
+def test_a_kept_claim_that_is_had_again_is_not_counted_any_more(scene, cluster):
+    ref = scene.prepared("gpu-0")
+    delete(cluster, ref)
+    scene.users.known[ref.uid] = "python3 (pid 4711)"
+    scene.look_after(0)
+    scene.look_after(GRACE)
+    assert scene.reconciler.kept == 1
+    scene.known.remove(ref.uid)
+    scene.look_after(GRACE)
+    assert scene.reconciler.kept == 0

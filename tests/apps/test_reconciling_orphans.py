@@ -31,6 +31,7 @@ class Desk:
             node.api,
             node.sweep,
             node.orphans,
+            node.users,
             boot_id="boot-1",
             pace=reconciling.Pace(INTERVAL, GRACE, lambda: self.time),
         )
@@ -190,13 +191,38 @@ def test_instances_of_others_are_worth_a_list_only_where_they_are_adopted(
     assert desk.asked_after(INTERVAL) == []
 
 
-def test_while_a_record_is_damaged_no_list_is_taken_and_no_instance_removed(desk, cluster):
+def test_a_damaged_record_is_rebuilt_with_a_list_before_anything_is_removed(desk, cluster):
     lost, damaged = desk.prepared(FIRST), desk.prepared(SECOND)
+    partitions = desk.node.record(damaged).partitions
     desk.lose(lost)
     cluster.delete_claim(lost)
+    desk.lose(damaged)
     (desk.node.root / "claims" / f"{damaged.uid}.json").write_text("damaged")
-    assert desk.asked_after(0) == []
+    with cluster.faults.where(lambda _: AWAY), pytest.raises(errors.DriverError):
+        desk.asked_after(0)
     assert len(desk.node.instances()) == 2
+    assert desk.asked_after(0) == ["list"]
+    assert desk.node.record(damaged).partitions == partitions
+    assert [start for _, start, _ in desk.node.instances()] == [0]
+    assert desk.asked_after(INTERVAL) == ["get"]
+
+
+def test_a_damaged_record_of_a_claim_that_nobody_knows_is_given_up_after_one_list(
+    desk, cluster, log
+):
+    ref = desk.prepared(FIRST)
+    desk.lose(ref)
+    cluster.delete_claim(ref)
+    path = desk.node.root / "claims" / f"{ref.uid}.json"
+    path.write_text("damaged")
+    assert desk.asked_after(0) == ["list"]
+    assert not path.exists()
+    assert path.with_name(f"{path.name}.damaged-0").exists()
+    assert [line["claim_uid"] for line in log if "neither the API nor" in line["event"]] == [
+        ref.uid
+    ]
+    assert desk.node.instances() == []
+    assert desk.asked_after(INTERVAL) == []
 
 
 def test_a_record_that_is_damaged_while_claims_are_listed_keeps_its_instance(desk, cluster, log):
@@ -224,7 +250,7 @@ def test_an_instance_whose_profile_nvml_does_not_tell_is_known_by_its_place(desk
     (card, *_) = node.gpus.snapshot.cards
     blind = dataclasses.replace(card, gpu=dataclasses.replace(card.gpu, profiles=()))
     seen = types.SimpleNamespace(snapshot=inventory.Snapshot((blind,)))
-    known = (node.store.records, node.books, node.held, node.effects)
+    known = (node.store, node.books, node.effects, node.mender, node.users)
     leftovers = orphans.Orphans(seen, *known, adopt=False, on_change=lambda: None)
     leftovers.remove(frozenset({FIRST}))
     assert len(node.instances()) == 1

@@ -240,12 +240,12 @@ def test_a_spec_that_cannot_be_written_takes_the_daemon_back(host, users, failin
     def failing(path, *arguments, **options):
         calls.append(path)
         if len(calls) == number + 1:
-            raise OSError(28, "No space left on device")
+            raise files.explained(OSError(30, "Read-only file system"), "written", path)
         return original(path, *arguments, **options)
 
     files.write = failing
     try:
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(files.Unusable, match="Read-only file system"):
             host.prepare(ref)
     finally:
         files.write = original

@@ -3,7 +3,7 @@
 import pytest
 import sharing_node
 
-from dra_driver.model import prepared
+from dra_driver.model import ledgers, prepared
 from dra_driver.sim import gpu_faults
 
 GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
@@ -91,7 +91,7 @@ def test_nothing_of_a_daemon_is_left_after_the_unprepare(host, users):
     assert host.files() == [
         f"cdi/k8s.gpu.nvidia.com-claim_{ref.uid}.json",
         f"claims/{ref.uid}.json",
-        f"gpus/{host.uuid()}.json",
+        f"gpus/{host.uuid()}.{ledgers.tag('boot-1')}.compute-mode-0.json",
         f"mps/{host.daemons()[0]}",
     ]
     host.unprepare(ref)

@@ -3,8 +3,7 @@
 import pytest
 import sharing_node
 
-from dra_driver.apps import sharing
-from dra_driver.logic import cdi
+from dra_driver.logic import cdi, mps_edits
 from dra_driver.model import prepared
 
 GPU, OTHER_GPU, PARTITION = sharing_node.GPU, sharing_node.OTHER_GPU, sharing_node.PARTITION
@@ -14,7 +13,7 @@ LIMITS = {"defaultActiveThreadPercentage": 30, "defaultPinnedDeviceMemoryLimit":
 def recalled(node, ref):
     text = (node.cdi / node.cdi_name(ref)).read_text(encoding="utf-8")
     gpus = {GPU: node.uuid(0), OTHER_GPU: node.uuid(1)}
-    return sharing.recalled(node.record(ref).devices, cdi.edits(ref.uid, text), gpus)
+    return mps_edits.recalled(node.record(ref).devices, cdi.edits(ref.uid, text), gpus)
 
 
 @pytest.mark.parametrize(

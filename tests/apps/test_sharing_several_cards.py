@@ -8,8 +8,7 @@ import json
 import pytest
 import sharing_node
 
-from dra_driver.apps import sharing
-from dra_driver.logic import cdi
+from dra_driver.logic import cdi, mps_edits
 
 GPU, OTHER_GPU = sharing_node.GPU, sharing_node.OTHER_GPU
 CARDS = [f"gpu-{number}" for number in range(4)]
@@ -135,4 +134,4 @@ def as_an_earlier_driver_wrote(host, ref):
 def recalled(host, ref):
     text = (host.cdi / host.cdi_name(ref)).read_text(encoding="utf-8")
     gpus = {f"gpu-{number}": host.uuid(number) for number in range(4)}
-    return sharing.recalled(host.record(ref).devices, cdi.edits(ref.uid, text), gpus)
+    return mps_edits.recalled(host.record(ref).devices, cdi.edits(ref.uid, text), gpus)

@@ -1,3 +1,7 @@
+import dataclasses
+
+import mig_cards
+
 from dra_driver.logic import attributes, catalog, offering
 from dra_driver.model import devices, mig, slices
 
@@ -29,8 +33,41 @@ def offer(offered, lost_devices=None, held=(), published=()):
     return [device for content in contents for device in content.devices]
 
 
-def test_gpus_are_offered_by_minor_number_and_not_by_name():
+def test_gpus_are_offered_by_the_numbers_of_their_names_and_not_as_texts():
     assert offer(cards(10, 2, 0)) == [attributes.device(gpu(minor)) for minor in (0, 2, 10)]
+
+
+def test_gpus_whose_minors_have_changed_keep_names_and_places_and_tell_their_minors():
+    moved = [
+        catalog.card(dataclasses.replace(gpu(minor), device=name), mig.Mode.DYNAMIC)
+        for minor, name in ((0, "gpu-1"), (1, "gpu-9"), (7, "gpu-0"))
+    ]
+    found = offer(moved)
+    assert [(device.name, device.attributes["minor"]) for device in found] == [
+        ("gpu-0", 7), ("gpu-1", 0), ("gpu-9", 1),
+    ]  # fmt: skip
+
+
+def test_partitions_and_counters_of_a_card_have_its_name_whatever_its_minor():
+    before = mig_cards.dynamic("h100-80gb-hbm3:2")
+    named = [
+        catalog.card(
+            dataclasses.replace(
+                card.gpu, device=card.name, minor=1 - card.gpu.minor, index=1 - card.gpu.index
+            ),
+            mig.Mode.DYNAMIC,
+        )
+        for card in reversed(before)
+    ]
+
+    def parts(offered):
+        found = mig_cards.offer(offered)
+        return [
+            *(device for device in mig_cards.devices_of(found) if "minor" not in device.attributes),
+            *(one for content in found for one in content.counter_sets),
+        ]
+
+    assert parts(named) == parts(before)
 
 
 def test_nothing_is_offered_where_nothing_is():

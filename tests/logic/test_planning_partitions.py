@@ -102,6 +102,24 @@ def test_the_cards_of_a_record_are_those_of_its_devices_though_they_are_gone():
     assert planning.cards(record("gpu-1").model_copy(update={"devices": (gone,)})) == {"gpu-17"}
 
 
+def test_cards_are_locked_by_their_minors_too_as_an_older_driver_knows_no_other_names():
+    moved = {
+        name: dataclasses.replace(offer, gpu=dataclasses.replace(offer.gpu, device=f"gpu-{n}"))
+        for n, name in ((4, "gpu-0"), (5, LARGE))
+        for offer in [INVENTORY[name]]
+    }
+    claim = claims.ResourceClaim(
+        REF, allocation=claims.Allocation((result("gpu-0"), result(LARGE)), ())
+    )
+    made = planning.plan(REF, claim, NODE, moved)
+    assert made.cards == {"gpu-0", "gpu-4", "gpu-5"}
+    (partition,) = record(LARGE).partitions
+    now = partition.model_copy(update={"minor": 3})
+    assert planning.cards(record(LARGE).model_copy(update={"partitions": (now,)})) == {
+        "gpu-0", "gpu-3",
+    }  # fmt: skip
+
+
 def test_a_whole_gpu_cannot_be_remembered_as_a_partition():
     entry = plan(result("gpu-1")).entries[0]
     with pytest.raises(errors.Rejected, match=r"^device 'gpu-1' is a whole GPU, not a partition$"):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dra_driver.logic import device_status, reports
-from dra_driver.model import prepared
+from dra_driver.logic import device_status, naming, reports
+from dra_driver.model import claims, prepared, slices
 
 UUID = "MIG-00000000-0000-4000-8000-000000000007"
 
@@ -96,3 +96,37 @@ def test_all_devices_of_a_daemon_that_is_down_are_not_ready():
     told = reports.of_record(three, {"d1": "it is gone"})
 
     assert [one.ready for one in told] == [False, False, True]
+
+
+def refusal(*devices):
+    return naming.WrongCard(
+        "another card",
+        [
+            claims.Result("r", slices.DeviceId("gpu.nvidia.com", "node-1", name), share_id=share_id)
+            for name, share_id in devices
+        ],
+    )
+
+
+def test_a_device_that_is_another_card_now_is_told_as_not_ready_with_the_reason():
+    [told] = reports.of_refusal(refusal(("gpu-0", "share")), None)
+    assert told == device_status.DeviceReport(
+        pool="node-1", device="gpu-0", ready=False, reason="WrongCard", message="another card",
+        share_id="share",
+    )  # fmt: skip
+
+
+def test_what_was_prepared_before_a_refusal_stays_told_but_for_what_is_refused():
+    before = record(device("gpu-0"), device("gpu-1", share_id="s1"), device("gpu-1", share_id="s2"))
+    told = reports.of_refusal(refusal(("gpu-1", "s1"), ("gpu-1", "s1")), before)
+    assert [(one.device, one.share_id, one.ready) for one in told] == [
+        ("gpu-0", None, True), ("gpu-1", "s2", True), ("gpu-1", "s1", False),
+    ]  # fmt: skip
+
+
+def test_of_a_prepare_that_never_ended_nothing_is_told_as_ready():
+    begun = record(device("gpu-0"), device("gpu-1")).model_copy(
+        update={"phase": prepared.Phase.STARTED}
+    )
+    told = reports.of_refusal(refusal(("gpu-1", None)), begun)
+    assert [(one.device, one.ready) for one in told] == [("gpu-1", False)]

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import pytest
@@ -38,7 +39,7 @@ def test_what_is_not_known_of_a_gpu_is_none():
 )
 def test_a_partition_is_named_as_the_peer_names_it(profile, profile_id, start, name):
     spot = mig.Spot(profile_id, mig.Placement(start, 1))
-    assert devices.mig_device_name(0, profile, spot) == name
+    assert devices.mig_device_name("gpu-0", profile, spot) == name
 
 
 @given(
@@ -46,12 +47,15 @@ def test_a_partition_is_named_as_the_peer_names_it(profile, profile_id, start, n
     st.integers(0, 99), st.integers(0, 15),
 )  # fmt: skip
 def test_the_name_of_a_partition_is_a_label_and_tells_what_was_put_into_it(
-    minor, profile, profile_id, start
+    number, profile, profile_id, start
 ):
-    name = devices.mig_device_name(minor, profile, mig.Spot(profile_id, mig.Placement(start, 1)))
+    card = devices.gpu_device_name(number)
+    name = devices.mig_device_name(card, profile, mig.Spot(profile_id, mig.Placement(start, 1)))
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name)
-    assert devices.parse_mig_device_name(name) == devices.ParsedName(minor, profile_id, start)
-    assert devices.card_of(name) == f"gpu-{minor}"
+    assert devices.parse_mig_device_name(name) == devices.ParsedName(card, profile_id, start)
+    assert devices.card_of(name) == card
+    assert devices.number_of(card) == number
+    assert devices.number_of(name) is None
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,25 @@ def test_the_name_of_a_partition_is_a_label_and_tells_what_was_put_into_it(
 def test_other_names_are_no_partition_s(name):
     assert devices.parse_mig_device_name(name) is None
     assert devices.card_of(name) == name
+
+
+def test_a_card_goes_by_its_minor_number_until_it_has_a_name():
+    gpu = devices.Gpu(0, 5, devices.GpuUuid("GPU-1"), "T4", devices.PciAddress("0000:01:00.0"))
+    assert (gpu.name, gpu.locks) == ("gpu-5", {"gpu-5"})
+    named = dataclasses.replace(gpu, device="gpu-2")
+    assert (named.name, devices.Offer(named).card) == ("gpu-2", "gpu-2")
+
+
+def test_a_card_is_locked_by_its_minor_number_too_as_an_older_driver_locks_it():
+    gpu = devices.Gpu(
+        0, 5, devices.GpuUuid("GPU-1"), "T4", devices.PciAddress("0000:01:00.0"), device="gpu-2"
+    )
+    assert gpu.locks == {"gpu-2", "gpu-5"}
+
+
+def test_cards_are_ordered_by_their_numbers():
+    names = ["gpu-10", "gpu-9", "vfio", "gpu-0"]
+    assert sorted(names, key=devices.by_number) == ["vfio", "gpu-0", "gpu-9", "gpu-10"]
 
 
 def test_an_offer_belongs_to_the_card_of_its_gpu():

@@ -9,7 +9,7 @@ from dra_driver.model import ledgers, mig
 
 BLANK = ledgers.Ledger(gpu="GPU-1", boot_id="boot-1")
 LOW, HIGH = mig.Spot(19, mig.Placement(0, 1)), mig.Spot(9, mig.Placement(4, 4))
-TEXT = """{
+OLD = """{
  "version": 1,
  "ledger": {
   "gpu": "GPU-1",
@@ -27,12 +27,38 @@ TEXT = """{
  }
 }
 """
+"""As an earlier driver wrote it, with all of a GPU in one file."""
+TEXT = """{
+ "checksum": "sha256:daf2f04ca225a17054ed9bcae65bc2635df656887e49556212f0f84c36b81498",
+ "ledger": {
+  "boot_id": "boot-1",
+  "compute_mode_before": null,
+  "gpu": "GPU-1",
+  "is_page": true,
+  "made": [
+   {
+    "profile_id": 9,
+    "size": 4,
+    "start": 4
+   }
+  ],
+  "mode_switched": false,
+  "time_slice_before": null
+ },
+ "version": 1
+}
+"""
 
 
-def test_the_file_of_a_ledger_is_stable():
-    ledger = BLANK.adding(HIGH).switched(on=True)
-    assert ledgers.encode(ledger) == TEXT
-    assert ledgers.decode(TEXT) == ledger
+def test_the_file_of_a_page_is_stable():
+    [page] = ledgers.pages(BLANK.adding(HIGH))
+    assert page.key == "GPU-1.b6f547b6.made-9-4-4"
+    assert ledgers.encode(page) == TEXT
+    assert ledgers.decode(TEXT) == page
+
+
+def test_the_file_of_an_earlier_driver_is_read():
+    assert ledgers.decode(OLD) == BLANK.adding(HIGH).switched(on=True)
 
 
 def test_places_are_added_once_and_taken_away():
@@ -69,10 +95,10 @@ def test_what_a_gpu_was_set_to_before_is_told_even_where_it_was_nothing_special(
 
 
 def test_a_file_of_a_driver_that_set_nothing_of_the_kind_is_read():
-    document = json.loads(TEXT)
+    document = json.loads(OLD)
     for field in ("time_slice_before", "compute_mode_before"):
         del document["ledger"][field]
-    assert ledgers.decode(json.dumps(document)) == ledgers.decode(TEXT)
+    assert ledgers.decode(json.dumps(document)) == ledgers.decode(OLD)
 
 
 def test_a_ledger_does_not_change():
@@ -83,18 +109,19 @@ def test_a_ledger_does_not_change():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "not a ledger: "),
-        (TEXT[:40], "not a ledger: "),
-        ("null", "not a ledger: "),
-        ("[]", "not a ledger: "),
-        ("{}", "not a ledger: 'version'"),
-        ("[" * 100_000, "not a ledger: "),
-        ('{"version": 1}', "not a ledger: 'ledger'"),
-        (TEXT.replace('"version": 1', '"version": 2'), "version 2 is not 1"),
-        (TEXT.replace('"gpu"', '"card"'), "not a ledger: "),
-        (TEXT.replace('"size": 4', '"size": "large"'), "not a ledger: "),
-        (TEXT.replace('"mode_switched"', '"more": 1, "mode_switched"'), "not a ledger: "),
-        (json.dumps({"version": 1, "ledger": []}), "not a ledger: "),
+        ("", "not a ledger ("),
+        (TEXT[:40], "not a ledger ("),
+        ("{}", "not a ledger (KeyError: 'version')"),
+        ('{"version": 1}', "not a ledger (KeyError: 'ledger')"),
+        (TEXT.replace('"version": 1', '"version": 2'), "version 2 is not one that this driver"),
+        (
+            TEXT.replace("GPU-1", "GPU-2"),
+            "checksum 'sha256:daf2f04c",
+        ),
+        (OLD.replace('"gpu"', '"card"'), "content is not a ledger: "),
+        (OLD.replace('"size": 4', '"size": "large"'), "content is not a ledger: "),
+        (OLD.replace('"mode_switched"', '"more": 1, "mode_switched"'), "content is not a ledger: "),
+        (json.dumps({"version": 1, "ledger": []}), "content is not a ledger: "),
     ],
 )
 def test_a_damaged_file_is_refused_with_the_reason(text, reason):
@@ -112,12 +139,35 @@ BEFORE = st.one_of(st.none(), st.integers(0, 3))
 
 
 @given(st.lists(SPOTS), st.booleans(), BEFORE, BEFORE)
-def test_any_ledger_is_read_back_equal(spots, switched, time_slice, mode):
+def test_any_ledger_is_the_same_once_it_was_kept_page_by_page(spots, switched, time_slice, mode):
     before = {"time_slice_before": time_slice, "compute_mode_before": mode}
     ledger = BLANK.switched(switched).model_copy(update=before)
     for spot in spots:
         ledger = ledger.adding(spot)
-    read = ledgers.decode(ledgers.encode(ledger))
-    assert read == ledger
-    assert read.spots == frozenset(spots)
-    assert len(read.made) == len(read.spots)
+    pages = list(ledgers.pages(ledger))
+    assert len({page.key for page in pages}) == len(pages)
+    assert [ledgers.decode(ledgers.encode(page)) for page in pages] == pages
+    assert ledgers.bound("GPU-1", "boot-1", pages) == ledger
+    assert ledgers.decode(ledgers.encode(ledger)) == ledger
+    # Their names alone tell as much.
+    assert [ledgers.page(page.key, "boot-1") for page in pages] == pages
+    assert [ledgers.page(page.key, "boot-2") for page in pages] == [None] * len(pages)
+    assert all(ledgers.is_of_another_boot(page.key, "boot-2") for page in pages)
+    assert not any(ledgers.is_of_another_boot(page.key, "boot-1") for page in pages)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "GPU-1",
+        "GPU-1.b6f547b6",
+        "GPU-1.b6f547b6.made-1-2",
+        "GPU-1.b6f547b6.mig-mode-1",
+        "GPU-1.b6f547b6.",
+        "x.y.z",
+        "",
+    ],
+)
+def test_what_is_no_name_of_a_page_tells_nothing(key):
+    assert ledgers.page(key, "boot-1") is None
+    assert not ledgers.is_of_another_boot(key, "boot-1")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.model import claims, mig, prepared
+from dra_driver.model import claims, mig, prepared, stored
 
 DEVICE = prepared.PreparedDevice(
     requests=("gpu",), pool="node-1", device="gpu-0",
@@ -100,7 +100,7 @@ def test_content_that_is_no_object_is_refused(body):
 
 
 def _document(body):
-    return json.dumps({"version": 1, "checksum": prepared._checksum(body), "record": body})
+    return json.dumps({"version": 1, "checksum": stored.checksum(body), "record": body})
 
 
 def test_a_record_names_its_claim():
@@ -211,6 +211,57 @@ def test_the_checksum_covers_what_is_shared():
         prepared.decode(prepared.encode(record).replace('"number": 3', '"number": 2'))
 
 
+# The cards that devices are on
+
+NAMED = RECORD.model_copy(update={"gpus": {"gpu-0": "GPU-0", "gpu-3": "GPU-3"}})
+
+
+def test_the_cards_of_a_record_stand_where_an_older_driver_does_not_look():
+    document = json.loads(prepared.encode(NAMED))
+    more = document.pop("more")
+    assert document == json.loads(TEXT)
+    assert more.pop("checksum") == stored.checksum(more)
+    assert more == {"gpus": {"gpu-0": "GPU-0", "gpu-3": "GPU-3"}}
+    assert prepared.decode(prepared.encode(NAMED)) == NAMED
+
+
+def test_a_record_of_an_older_driver_tells_of_no_cards():
+    assert prepared.decode(TEXT).gpus == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"GPU-3"', '"GPU-4"'), ('"gpu-3"', '"gpu-4"'), ('"gpus": {', '"cards": {')],
+)
+def test_a_change_of_what_stands_beside_a_record_is_noticed(old, new):
+    with pytest.raises(errors.Rejected, match="does not match what stands beside the content"):
+        prepared.decode(prepared.encode(NAMED).replace(old, new))
+
+
+@pytest.mark.parametrize("more", [None, [], "text"])
+def test_what_stands_beside_a_record_and_is_no_object_is_refused(more):
+    document = json.loads(prepared.encode(NAMED)) | {"more": more}
+    with pytest.raises(errors.Rejected, match="'more' is no object"):
+        prepared.decode(json.dumps(document))
+
+
+def test_what_a_later_driver_puts_beside_a_record_is_left_alone():
+    document = json.loads(prepared.encode(NAMED))
+    more = {"gpus": {"gpu-0": "GPU-0"}, "later": [1]}
+    document["more"] = more | {"checksum": stored.checksum(more)}
+    assert prepared.decode(json.dumps(document)).gpus == {"gpu-0": "GPU-0"}
+
+
+def test_a_record_of_an_older_driver_tells_of_cards_where_it_had_to_for_its_undo():
+    part = PARTITION.model_copy(update={"device": "gpu-4-mig-3g40gb-9-4", "gpu": "GPU-4"})
+    record = RECORD.model_copy(
+        update={"partitions": (part,), "sharing": prepared.Sharing(time_slices=(SLICE,))}
+    )
+    assert record.cards == {"gpu-4": "GPU-4", "gpu-0": "GPU-0"}
+    told = record.model_copy(update={"gpus": {"gpu-0": "GPU-x", "gpu-1": "GPU-1"}})
+    assert told.cards == {"gpu-4": "GPU-4", "gpu-0": "GPU-x", "gpu-1": "GPU-1"}
+
+
 NAMES = st.text(min_size=1, max_size=8)
 NUMBERS = st.integers(0, 99)
 RECORDS = st.builds(
@@ -228,6 +279,8 @@ RECORDS = st.builds(
         ),
         max_size=3,
     ).map(tuple),
+    gpus=st.dictionaries(NAMES, NAMES, max_size=2),
+    minors=st.dictionaries(NAMES, NUMBERS, max_size=2),
     partitions=st.lists(
         st.builds(
             prepared.Partition,

@@ -1,0 +1,64 @@
+"""What is put in order on the node again and again, without the API: files, daemons, settings.
+
+What is damaged, lost or left over while the driver runs does not wait for its next start.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from dra_driver import errors, telemetry
+
+INTERVAL = 10.0
+"""Seconds between two looks. One that finds nothing lists two directories."""
+SELDOM = 6
+"""Every so many looks, what costs more is looked at too."""
+STOP_SECONDS = 10.0
+
+Task = Callable[[], None]
+
+
+class Upkeep:
+    """A thread that does tasks, each whether or not the others work."""
+
+    def __init__(
+        self, often: Sequence[Task], seldom: Sequence[Task], *, interval: float = INTERVAL
+    ) -> None:
+        """Tasks raise errors.DriverError where they cannot do now what they do."""
+        self._often = often
+        self._seldom = seldom
+        self._interval = interval
+        self._told: dict[Task, str] = {}
+        self._log = telemetry.logger("upkeep")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Begin, after a first pause: the start has put everything in order."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def look(self, tasks: Sequence[Task]) -> None:
+        """Do tasks once."""
+        for task in tasks:
+            if self._stop.is_set():
+                return
+            try:
+                task()
+                self._told.pop(task, None)
+            except errors.DriverError as error:
+                if self._told.get(task) != str(error):
+                    self._log.warning("not put in order for now", reason=str(error))
+                self._told[task] = str(error)
+            except Exception:  # noqa: BLE001 - a thread that ends would put nothing in order again
+                self._log.exception("putting in order failed unexpectedly")
+
+    def _run(self) -> None:
+        looks = 0
+        while not self._stop.wait(self._interval):
+            looks += 1
+            self.look([*self._often, *(self._seldom if looks % SELDOM == 0 else ())])

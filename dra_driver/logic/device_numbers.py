@@ -1,0 +1,26 @@
+"""Minor numbers that have changed since the CDI spec of a claim was written.
+
+A spec names device nodes, `/dev/nvidia0`, and a container that starts again is given those without
+another prepare. Which card such a node is may change while the claim is prepared.
+"""
+
+from collections.abc import Iterable
+
+from dra_driver.model import devices, prepared
+
+
+def now(record: prepared.Record, gpus: Iterable[devices.Gpu]) -> dict[str, int]:
+    """`record.minors` with the numbers that cards have now, as far as they are there."""
+    minors: dict[str | None, int] = {gpu.uuid: gpu.minor for gpu in gpus}
+    return {
+        name: minors.get(record.gpus.get(name), number) for name, number in record.minors.items()
+    }
+
+
+def are_taken(record: prepared.Record, gpus: Iterable[devices.Gpu]) -> bool:
+    """Whether a node that is the claim's is that of another card by now."""
+    owners = {gpu.minor: gpu.uuid for gpu in gpus}
+    return any(
+        owners.get(number, record.gpus.get(name)) != record.gpus.get(name)
+        for name, number in record.minors.items()
+    )
