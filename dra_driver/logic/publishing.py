@@ -279,9 +279,10 @@ def keep_times(desired: Json, existing: Json) -> Json:
         for taint in device.get("taints") or ()
         if "timeAdded" in taint
     }
-    if not before:
+    # A slice without devices stays one: an empty list beside counters is refused.
+    if not before or not desired.get("devices"):
         return desired
-    return desired | {"devices": [_with_times(d, before) for d in desired.get("devices") or ()]}
+    return desired | {"devices": [_with_times(device, before) for device in desired["devices"]]}
 
 
 def _with_times(device: Json, before: Mapping[tuple[str, str, str | None, str], str]) -> Json:

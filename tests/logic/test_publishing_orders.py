@@ -1,5 +1,7 @@
 """Another order of devices, and what readers see of any change."""
 
+import copy
+
 import pooled
 import pytest
 from hypothesis import given
@@ -57,14 +59,24 @@ def test_an_order_and_a_wrong_slice_count_in_two_slices_raise_the_generation():
 
 # Whatever was there before
 
-DESIRED = st.lists(
-    st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers)),
-    min_size=1, max_size=4,
-)  # fmt: skip
+PLAIN = st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers))
+COUNTERS = st.integers(0, 2).map(
+    lambda n: {"sharedCounters": [{"name": f"set-{n}", "counters": {"memory": {"value": "1"}}}]}
+)
+
+
+def taints(*times):
+    """Contents all of whose devices have a taint, maybe with a time."""
+    with_times = st.sampled_from([pooled.TAINT | ({"timeAdded": t} if t else {}) for t in times])
+    tainted = st.builds(pooled.tainted, st.integers(0, 6), with_times)
+    return st.lists(tainted, min_size=1, max_size=3).map(lambda found: {"devices": found})
+
+
+DESIRED = st.lists(PLAIN | COUNTERS | taints(None), min_size=1, max_size=4)
 STORED = st.builds(
     pooled.stored,
     st.from_regex(r"0000[0-5]-[a-z]{1,3}|0{6}-[a-z]|[a-z]{1,8}-[a-z]", fullmatch=True),
-    st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers)),
+    PLAIN | COUNTERS | taints(pooled.TIME),
     generation=st.integers(0, 4),
     count=st.integers(1, 4),
     pool=st.sampled_from(["node-1", "node-1", "node-1", "elsewhere"]),
@@ -91,9 +103,27 @@ def test_from_any_start_one_pass_publishes_exactly_what_is_wanted_and_the_next_w
     assert len({pool["generation"] for pool in pools}) == 1
     assert pools[0]["generation"] >= before
     assert written[2] == [] or pools[0]["generation"] > before
-    published = [body["spec"].get("devices", []) for body in server.existing()]
-    assert published == [body.get("devices", []) for body in desired]
+    published = [_offered(body["spec"]) for body in server.existing()]
+    assert published == desired
     assert server.reconcile(desired) == ([], [], [])
+
+
+@given(st.lists(DESIRED, min_size=2, max_size=4))
+def test_whatever_is_wanted_after_whatever_is_published_just_so(history):
+    server = pooled.Server(gives_times=True)
+    for desired in history:
+        server.reconcile(desired)
+        assert [_offered(body["spec"]) for body in server.existing()] == desired
+        assert server.reconcile(desired) == ([], [], [])
+
+
+def _offered(spec):
+    """What a slice offers, without the times that are kept; a field that is empty is there."""
+    found = copy.deepcopy({key: spec[key] for key in ("devices", "sharedCounters") if key in spec})
+    for device in found.get("devices", ()):
+        for taint in device.get("taints", ()):
+            taint.pop("timeAdded", None)
+    return found
 
 
 @given(DESIRED, DESIRED)
