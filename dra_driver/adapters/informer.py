@@ -24,7 +24,8 @@ class Informer:
 
     `on_change(type, object)` is called in the informer's thread for ADDED, MODIFIED and DELETED,
     also for differences that a new list shows; it must not block. A change at which it failed is
-    not told again, all others are. `on_error` hears what went wrong before the next try.
+    not told again, all others are. `on_error` hears what went wrong before the next try, and
+    `on_list` of each list that has arrived, before it passes for synced.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Informer:
         *,
         on_change: OnChange | None = None,
         on_error: OnError | None = None,
+        on_list: Callable[[], None] | None = None,
         namespace: str | None = None,
         field_selector: str | None = None,
         label_selector: str | None = None,
@@ -42,6 +44,7 @@ class Informer:
         self._resource = resource
         self._on_change = on_change or _ignore
         self._on_error = on_error or _ignore
+        self._on_list = on_list or _ignore
         self._namespace = namespace
         self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
         self._objects: dict[Key, Json] = {}
@@ -98,6 +101,7 @@ class Informer:
         while not self._stop.is_set():
             try:
                 version = self._relist()
+                self._on_list()
                 self._synced.set()
                 backoff = FIRST_BACKOFF
                 self._follow(version)

@@ -26,6 +26,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
+_DRY_RUN = {"dryRun": "All"}
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for one request. A prepare call has 45 s in all, so several tries fit."""
@@ -52,6 +53,7 @@ NotFound = kube_errors.NotFound
 Conflict = kube_errors.Conflict
 Gone = kube_errors.Gone
 Forbidden = kube_errors.Forbidden
+Refused = kube_errors.Refused
 Unavailable = kube_errors.Unavailable
 
 
@@ -191,7 +193,7 @@ class Client:
         dry_run: bool = False,
     ) -> Json:
         """The object as the server made it, or would make it."""
-        query = {"dryRun": "All"} if dry_run else None
+        query = _DRY_RUN if dry_run else None
         return self._call("POST", resource.path(namespace), body=body, query=query)
 
     def replace(
@@ -201,10 +203,14 @@ class Client:
         namespace: str | None = None,
         *,
         subresource: str | None = None,
+        dry_run: bool = False,
     ) -> Json:
-        """PUT: fails with Conflict unless the resource version is the current one."""
+        """PUT: fails with Conflict unless the resource version is the current one.
+
+        Gives the object as the server made it, or would make it.
+        """
         path = _sub(resource.path(namespace, body["metadata"]["name"]), subresource)
-        return self._call("PUT", path, body=body)
+        return self._call("PUT", path, body=body, query=_DRY_RUN if dry_run else None)
 
     def replace_status(self, resource: Resource, body: Json, namespace: str | None = None) -> Json:
         """PUT of the status alone."""

@@ -124,8 +124,10 @@ class NodeAgent:
             missing=hardware.missing,
             published=lambda: self._publisher.wait_published(0) or not self._is_newest(),
             ask=self._why_unpublished,
+            left_out=lambda: self._publisher.left_out,
         )
         metrics.published_if(lambda: self._publisher.wait_published(0))
+        metrics.refused_are(lambda: len(self._publisher.left_out))
         self._claims = fetching.ApiClaims(self._client, self._stop)
         self._statuses = device_status.DeviceStatusWriter(
             self._client, self._claims, config.driver_name

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dra_driver import telemetry
 from dra_driver.adapters import records
@@ -40,7 +40,10 @@ class Offers:
         self._log = telemetry.logger("offers")
 
     def wanted(
-        self, published: Sequence[slices.Device], layout: publishing.Layout
+        self,
+        published: Sequence[slices.Device],
+        layout: publishing.Layout,
+        refused: Collection[str] = frozenset(),
     ) -> Sequence[publishing.Content] | None:
         """See `publishing.Publisher`; None until the GPUs have been looked at."""
         if not self._gpus.wait_first(0):
@@ -54,7 +57,7 @@ class Offers:
         )
         state = offering.State(snapshot.lost, held, published)
         self._tell_unoffered(snapshot.cards, layout)
-        listed = self._listing(snapshot, layout)
+        listed = self._listing(snapshot, layout, refused)
         best = offering.offer(listed, state, self._policy_of(may_reorder=True))
         if not _reorders(best, published):
             return best
@@ -70,9 +73,13 @@ class Offers:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _listing(self, snapshot: inventory.Snapshot, layout: publishing.Layout) -> offering.Listing:
-        if snapshot is not self._snapshot or layout is not self._listed.layout:
-            self._snapshot, self._listed = snapshot, offering.listing(snapshot.cards, layout)
+    def _listing(
+        self, snapshot: inventory.Snapshot, layout: publishing.Layout, refused: Collection[str]
+    ) -> offering.Listing:
+        known = (self._snapshot, self._listed.layout, self._listed.refused)
+        if snapshot is not known[0] or (layout, refused) != known[1:]:
+            self._snapshot = snapshot
+            self._listed = offering.listing(snapshot.cards, layout, refused)
         return self._listed
 
     def _policy_of(self, *, may_reorder: bool) -> offering.Policy:

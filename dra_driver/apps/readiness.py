@@ -4,7 +4,7 @@ The plugin goes on by itself once that is there; this only tells, in the log and
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import telemetry
 from dra_driver.apps import inventory
@@ -30,6 +30,7 @@ class Readiness:
         missing: Callable[[Sequence[int]], str | None],
         published: Callable[[], bool],
         ask: Callable[[], str | None],
+        left_out: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Nothing is started yet.
 
@@ -38,11 +39,13 @@ class Readiness:
             missing: which device nodes of the GPUs with these minor numbers are missing.
             published: whether this instance has published slices, or another one does.
             ask: what is wrong with the API server, for this driver; None if nothing is.
+            left_out: what it refuses, by name, and what it says.
         """
         self._gpus = gpus
         self._missing = missing
         self._published = published
         self._ask = ask
+        self._left_out = left_out
         self._log = telemetry.logger("readiness")
         self._doubted = threading.Event()
         self._wake = threading.Event()
@@ -109,4 +112,15 @@ class Readiness:
         missing = self._missing([card.gpu.minor for card in seen.cards]) if seen.cards else None
         if missing is not None:
             return missing
-        return None if self._published() else self._cluster
+        return _refused(self._left_out()) if self._published() else self._cluster
+
+
+def _refused(left_out: Mapping[str, str]) -> str | None:
+    if not left_out:
+        return None
+    name, *others = sorted(left_out)
+    named = f"{name} and {len(others)} more" if others else name
+    return (
+        f"the API server refuses {named}, so {'they are' if others else 'it is'} not offered: "
+        f"{left_out[name]}"
+    )
