@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from dra_driver import errors
@@ -78,16 +78,20 @@ class _Reader:
         """The answer; any error is raised."""
         return getattr(self._library, function)(*self._arguments)
 
-    def optional(self, function: str) -> Any:
+    def optional(self, function: str, absent: Collection[int] = nvml_codes.NO_SUCH_FACT) -> Any:
         """The answer, or None if there is no such fact. Other errors are raised."""
         if not hasattr(self._library, function):
             return None
         try:
             return self.required(function)
         except self._library.NVMLError as error:
-            if error.value not in nvml_codes.NO_SUCH_FACT:
+            if error.value not in absent:
                 raise
         return None
+
+    def told(self, function: str) -> Any:
+        """As `optional`, for what decides nothing: a GPU that keeps failing to tell it is there."""
+        return self.optional(function, nvml_codes.NO_SUCH_FACT | {nvml_codes.Code.UNKNOWN})
 
     def glimpse(self, function: str, convert: Callable[[Any], T]) -> T | None:
         """The answer, or None after any error: for what is told about a GPU that fails."""
@@ -116,8 +120,8 @@ class _Reader:
 def read_system(library: Any) -> System:
     """The versions of the driver and of the newest CUDA that it serves."""
     reader = _Reader(library)
-    version = reader.optional("nvmlSystemGetDriverVersion")
-    cuda = reader.optional("nvmlSystemGetCudaDriverVersion")
+    version = reader.told("nvmlSystemGetDriverVersion")
+    cuda = reader.told("nvmlSystemGetCudaDriverVersion")
     return System(
         driver_version=None if version is None else _text(version),
         cuda_driver_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
@@ -143,13 +147,13 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
         uuid=_uuid(reader.required("nvmlDeviceGetUUID")),
         product_name=_text(reader.required("nvmlDeviceGetName")),
         pci_address=_pci_address(reader.required("nvmlDeviceGetPciInfo")),
-        brand=_BRANDS.get(reader.optional("nvmlDeviceGetBrand")),
-        architecture=_ARCHITECTURES.get(reader.optional("nvmlDeviceGetArchitecture")),
+        brand=_BRANDS.get(reader.told("nvmlDeviceGetBrand")),
+        architecture=_ARCHITECTURES.get(reader.told("nvmlDeviceGetArchitecture")),
         compute_capability=None if capability is None else (capability[0], capability[1]),
         memory_bytes=None if memory is None else memory.total,
         driver_version=system.driver_version,
         cuda_driver_version=system.cuda_driver_version,
-        addressing_mode=_ADDRESSING_MODES.get(reader.optional("nvmlDeviceGetAddressingMode")),
+        addressing_mode=_ADDRESSING_MODES.get(reader.told("nvmlDeviceGetAddressingMode")),
         mig_capable=mig_capable,
         mig_enabled=mig_enabled,
         mig_pending=mig_pending,
@@ -158,16 +162,19 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
     )
 
 
-def failure(library: Any, index: int, handle: Any, reason: str) -> devices.GpuFailure:
+def failure(
+    library: Any, index: int, handle: Any, reason: str, *, is_lost: bool = False
+) -> devices.GpuFailure:
     """What is known of a GPU that does not answer. `handle` is None if there was not even that."""
     if handle is None:
-        return devices.GpuFailure(index, None, None, reason)
+        return devices.GpuFailure(index, None, None, reason, is_lost)
     reader = _Reader(library, handle)
     return devices.GpuFailure(
         index=index,
         uuid=reader.glimpse("nvmlDeviceGetUUID", _uuid),
         pci_address=reader.glimpse("nvmlDeviceGetPciInfo", _pci_address),
         reason=reason,
+        is_lost=is_lost,
     )
 
 

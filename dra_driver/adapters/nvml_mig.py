@@ -292,7 +292,7 @@ def _skipping(library: Any, codes: Container[int]) -> Iterator[None]:
 
 def _listed(library: Any, function: str, handle: Any) -> list[Any]:
     found: list[Any] = []
-    with _skipping(library, nvml_codes.NO_SUCH_FACT):
+    with _skipping(library, nvml_codes.NO_SUCH_FACT | {nvml_codes.Code.UNKNOWN}):
         found += getattr(library, function, _nothing)(handle)
     return found
 

@@ -8,11 +8,13 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import ledgers, sysfs
-from dra_driver.logic import catalog
+from dra_driver.logic import catalog, sightings
 from dra_driver.model import devices, mig, shares
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
+LOOK_AGAIN = 1.0
+"""Seconds until a look is confirmed that something has failed at, at most."""
 LEAST_LOOK = 2.0
 """Seconds that a look may take that somebody waits for, also at the end of a call."""
 SLOW = (
@@ -39,12 +41,14 @@ class Snapshot:
     `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
     GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or of
     which nobody knows what to do with them. `problem` says why nothing could be seen at all.
+    `doubts` say why some cards are as they were seen earlier: they are looked at again soon.
     """
 
     cards: tuple[catalog.Card, ...] = ()
     lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problem: str | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def offered(self) -> Mapping[str, devices.Offer]:
@@ -53,6 +57,8 @@ class Snapshot:
 
     def why_missing(self, name: str) -> str | None:
         """Why the device is not offered; None where it is, or where nothing is known."""
+        if self.doubts and name not in self.offered:
+            return f"device {name!r} is not known for now. {self.doubts[0]}"
         card = devices.card_of(name)
         notes = [one.note for one in self.cards if one.note is not None and one.name == card]
         if self.problem is None and notes and name not in self.offered:
@@ -75,6 +81,7 @@ class Looking:
     """How to look: where GPUs and their places are found, and what may be made of each.
 
     `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected.
+    `is_busy` tells of a card, by its name, whether a claim is at work on it.
     """
 
     source: Source
@@ -82,6 +89,7 @@ class Looking:
     ledgers: ledgers.Ledgers
     mode_of: Callable[[devices.Gpu], mig.Mode]
     shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
+    is_busy: Callable[[str], bool] = lambda _: False
 
 
 class Inventory:
@@ -96,9 +104,12 @@ class Inventory:
     ) -> None:
         self._looking_at = looking
         self._interval = interval
+        self._patience = min(interval, LOOK_AGAIN)
         self._on_change = on_change
         self._log = telemetry.logger("inventory")
         self._looking = threading.Lock()
+        self._known = sightings.Known()
+        self._odd_since: float | None = None
         self._snapshot = Snapshot()
         self._first = threading.Event()
         self._stop = threading.Event()
@@ -148,6 +159,8 @@ class Inventory:
         with self._looking:
             before = self._snapshot
             after = self._see(before)
+            if after is None:
+                return before
             if after != before or not self._first.is_set():
                 self._snapshot = after
                 self._tell(before, after)
@@ -161,15 +174,46 @@ class Inventory:
                 self.look()
             except Exception:  # noqa: BLE001 - a thread that ends would see no GPU ever again
                 self._log.exception("looking for GPUs failed unexpectedly")
-            self._stop.wait(self._interval)
+            soon = self._known.doubts or not self._first.is_set()
+            self._stop.wait(self._patience if soon else self._interval)
 
-    def _see(self, before: Snapshot) -> Snapshot:
-        known = {**before.lost, **before.offered}
-        ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in before.cards}
+    def _see(self, before: Snapshot) -> Snapshot | None:
+        """What counts from now on; None where a first look has to be confirmed."""
+        there, look, failures = self._fresh()
+        now = time.monotonic()
+        self._known = sightings.weighed(
+            self._known, look, now=now, patience=self._patience, is_busy=self._looking_at.is_busy
+        )
+        if self._is_to_be_confirmed(look, now):
+            return None
+        cards, doubts = self._known.cards, self._known.doubts
+        there |= {card.gpu.minor for card in cards}
+        lost = {
+            name: offer
+            for name, offer in {**before.lost, **before.offered}.items()
+            if offer.gpu.minor not in there
+        }
+        told = tuple(text for text in failures if text not in doubts)
+        return Snapshot(cards, lost, told, None if cards else look.problem, doubts)
+
+    def _is_to_be_confirmed(self, look: sightings.Look, now: float) -> bool:
+        """Whether it is a first look at which something failed.
+
+        What is published is from an earlier life of the driver, and not known here.
+        """
+        if self._first.is_set() or not look.is_odd:
+            return False
+        if self._odd_since is None:
+            self._odd_since = now
+        return now - self._odd_since < self._patience
+
+    def _fresh(self) -> tuple[set[int], sightings.Look, list[str]]:
+        """The minor numbers of all GPUs that answered, what was seen of them, and what failed."""
+        ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in self._known.cards}
         try:
             discovery = self._looking_at.source.discover()
         except errors.Retryable as error:
-            return Snapshot(lost=known, problem=str(error))
+            return set(), sightings.Look(problem=str(error)), []
         failures = [str(failure) for failure in discovery.failures]
         cards = []
         for gpu in discovery.gpus:
@@ -177,9 +221,8 @@ class Inventory:
                 cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
             except errors.Rejected as error:
                 failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
-        there = {gpu.minor for gpu in discovery.gpus}
-        lost = {name: offer for name, offer in known.items() if offer.gpu.minor not in there}
-        return Snapshot(tuple(cards), lost, tuple(failures))
+        look = sightings.Look(tuple(cards), discovery.failures, discovery.answers)
+        return {gpu.minor for gpu in discovery.gpus}, look, failures
 
     def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:
         """What can be had of the GPU.
@@ -204,6 +247,10 @@ class Inventory:
         if after.problem is not None:
             self._log.warning(
                 "no GPU can be seen; looking again", reason=after.problem, seconds=self._interval
+            )
+        for doubt in after.doubts:
+            self._log.info(
+                "a GPU was not seen as before; looking again", reason=doubt, seconds=self._patience
             )
         for failure in after.failures:
             self._log.warning("GPU does not answer", reason=failure)

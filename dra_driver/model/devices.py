@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import NewType
 
 from dra_driver.model import mig
@@ -75,12 +76,16 @@ class Grant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GpuFailure:
-    """A GPU that NVML lists and that did not answer. What could still be read of it is filled."""
+    """A GPU that NVML lists and that did not answer. What could still be read of it is filled.
+
+    `is_lost`: it has fallen off the bus, as NVML says. Any other failure may pass.
+    """
 
     index: int
     uuid: GpuUuid | None
     pci_address: PciAddress | None
     reason: str
+    is_lost: bool = False
 
     def __str__(self) -> str:
         """As in messages: which GPU, and why."""
@@ -89,11 +94,28 @@ class GpuFailure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why a question about a GPU has no answer.
+
+    `is_odd`: not because there is no such fact, so that the next time there may be one.
+    """
+
+    reason: str
+    is_odd: bool
+
+
+Answers = Mapping[str, NoAnswer | None]
+"""The questions that were asked about a GPU; None where each time there was an answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Discovery:
     """The GPUs of a node by minor number, and those that failed by NVML index."""
 
     gpus: tuple[Gpu, ...]
     failures: tuple[GpuFailure, ...] = ()
+    answers: Mapping[GpuUuid, Answers] = dataclasses.field(default_factory=dict, compare=False)
+    """What each GPU was asked."""
 
 
 def gpu_device_name(minor: int) -> str:
