@@ -181,7 +181,7 @@ class Client:
         request = f"watch {path}"
         response = self._request("GET", path, query=query, timeout=WATCH_TIMEOUT + 15)
         if response.status >= 400:
-            raise kube_errors.refusal(request, response.status, _status(response, request))
+            raise _refusal(response, request)
         return Watch(response, request)
 
     def create(
@@ -283,10 +283,9 @@ class Client:
     def _call(self, method: str, path: str, **options: Any) -> Json:
         """The object that is answered; `options` are those of `_request`."""
         response = self._request(method, path, **options)
-        document = _status(response, f"{method} {path}")
         if response.status >= 400:
-            raise kube_errors.refusal(f"{method} {path}", response.status, document)
-        return document
+            raise _refusal(response, f"{method} {path}")
+        return _status(response, f"{method} {path}")
 
     def _request(
         self,
@@ -365,6 +364,12 @@ def selectors(field_selector: str | None, label_selector: str | None) -> dict[st
 
 def _sub(path: str, subresource: str | None) -> str:
     return f"{path}/{subresource}" if subresource else path
+
+
+def _refusal(response: urllib3.BaseHTTPResponse, request: str) -> ApiError:
+    asked = response.headers.get("Retry-After")
+    document = _status(response, request)
+    return kube_errors.refusal(request, response.status, document, retry_after=asked)
 
 
 def _status(response: urllib3.BaseHTTPResponse, request: str) -> Json:

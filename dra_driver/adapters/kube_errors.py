@@ -11,10 +11,18 @@ class ApiError(errors.DriverError):
     """The API server refused: HTTP status, 0 without an answer, and the reason of its Status.
 
     `fields` are the paths of the fields that it names as wrong: `spec.devices[3].name`.
+    `retry_after` are the seconds after which it wants to be asked again, if it says so.
     """
 
     def __init__(
-        self, request: str, status: int, reason: str, message: str, *, fields: Iterable[str] = ()
+        self,
+        request: str,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        fields: Iterable[str] = (),
+        retry_after: float | None = None,
     ) -> None:
         outcome = f"{status} {reason}" if status else reason
         super().__init__(f"{request}: {outcome}: {message}")
@@ -22,6 +30,7 @@ class ApiError(errors.DriverError):
         self.reason = reason
         self.message = message
         self.fields = tuple(fields)
+        self.retry_after = retry_after
 
 
 class NotFound(ApiError):  # noqa: N818 - the API's own reason
@@ -62,11 +71,25 @@ _BY_STATUS: Mapping[int, type[ApiError]] = MappingProxyType(
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
-def refusal(request: str, status: int, document: Mapping[str, Any]) -> ApiError:
-    """The error for an answer: HTTP status, and its body, a `Status` object."""
+def refusal(
+    request: str, status: int, document: Mapping[str, Any], *, retry_after: str | None = None
+) -> ApiError:
+    """The error for an answer: HTTP status, its body, a `Status`, and its header `Retry-After`."""
     kind = Unavailable if status in _TRANSIENT else _BY_STATUS.get(status, ApiError)
     reason, message = document.get("reason") or "Unknown", document.get("message") or "no message"
-    return kind(request, status, reason, message, fields=_fields(document))
+    return kind(
+        request,
+        status,
+        reason,
+        message,
+        fields=_fields(document),
+        retry_after=_seconds(retry_after),
+    )
+
+
+def _seconds(header: str | None) -> float | None:
+    """An API server gives whole seconds (apiserver, `RetryAfter`); a date is left to proxies."""
+    return float(header) if header is not None and header.isascii() and header.isdigit() else None
 
 
 def _fields(document: Mapping[str, Any]) -> Iterable[str]:

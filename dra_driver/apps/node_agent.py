@@ -124,6 +124,7 @@ class NodeAgent:
             missing=hardware.missing,
             published=lambda: self._publisher.wait_published(0) or not self._is_newest(),
             ask=self._why_unpublished,
+            refusal=lambda: self._publisher.refusal,
             left_out=lambda: self._publisher.left_out,
         )
         metrics.published_if(lambda: self._publisher.wait_published(0))

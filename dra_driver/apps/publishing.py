@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,7 +12,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
 from dra_driver.apps import counter_support, slice_writer
 from dra_driver.logic import publishing
-from dra_driver.model import slices
+from dra_driver.model import backoff, slices
 
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
@@ -59,7 +60,7 @@ class Publisher:
     """A thread that writes slices whenever what is wanted and what is there differ.
 
     `may_publish` tells whether this instance is the one that publishes (of two during a rolling
-    update, the newer is).
+    update, the newer is). `chance` spreads the pauses after failures.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Publisher:
         wanted: Wanted,
         may_publish: Callable[[], bool],
         on_error: Callable[[], None],
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._identity = identity
         self._wanted = wanted
         self._may_publish = may_publish
         self._on_error = on_error
+        self._chance = chance
         self._log = telemetry.logger("publisher")
         self._counters = counter_support.CounterSupport(client)
         self._wake = threading.Event()
@@ -84,6 +87,7 @@ class Publisher:
         self._withdrawn = threading.Event()
         self._relisted = threading.Event()
         self._reason = ""
+        self._refusal: str | None = None
         self._left_out: Mapping[str, str] = {}
         self._owner: publishing.Owner | None = None
         self._informer: informer.Informer | None = None
@@ -120,53 +124,60 @@ class Publisher:
         return self._reason
 
     @property
+    def refusal(self) -> str | None:
+        """As `failure`, where the API server answered and refused: that does not pass by itself."""
+        return self._refusal
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         """What is not published because the API server refuses it: names, and what it says."""
         return self._left_out
 
     def _run(self) -> None:
-        backoff = FIRST_BACKOFF
+        schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
+        tries = backoff.Backoff(schedule, self._chance)
         rewrites = 0
         last_rewrite = 0.0
         while not self._stop.is_set():
             self._wake.clear()
-            rewritten = self._attempt(backoff)
+            rewritten = self._attempt(tries)
             if rewritten is None:
-                self._wait(backoff)
-                backoff = min(backoff * 2, LAST_BACKOFF)
                 continue
-            backoff = FIRST_BACKOFF
             if rewritten:
                 now = time.monotonic()
                 rewrites = rewrites + 1 if now - last_rewrite < QUIET else 0
                 # Someone else who keeps rewriting our slices must not make both of us spin.
                 if rewrites > 5:
-                    self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
+                    self._stop.wait(schedule.pause(rewrites - 4, chance=self._chance()))
                 last_rewrite = time.monotonic()
             # What woke it for the end may have been cleared above.
             if not self._stop.wait(PAUSE):
                 self._wake.wait(LOOK_AGAIN)
 
-    def _wait(self, seconds: float) -> None:
-        self._stop.wait(seconds)
-
-    def _attempt(self, backoff: float) -> bool | None:
-        """Whether the same had to be written once more; None where it failed."""
+    def _attempt(self, tries: backoff.Backoff) -> bool | None:
+        """Whether the same had to be written once more; None where it failed, after a pause."""
         try:
             self._connect()
-            return self._reconcile()
+            rewritten = self._reconcile()
         except (kube.ApiError, errors.Retryable) as error:
-            self._tell_failure(str(error), backoff)
+            pause = tries.failed(error)
+            self._tell_failure(str(error), pause)
+            self._refusal = None if isinstance(error, errors.Retryable) else str(error)
             self._counters.doubt()
         except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
-            self._log.exception("publishing failed unexpectedly", retry_seconds=backoff)
+            pause = tries.failed()
+            self._log.exception("publishing failed unexpectedly", retry_seconds=pause)
+        else:
+            tries.worked()
+            return rewritten
         self._on_error()
+        self._stop.wait(pause)
         return None
 
-    def _tell_failure(self, reason: str, backoff: float) -> None:
+    def _tell_failure(self, reason: str, pause: float) -> None:
         """Once as a warning: whatever keeps failing would fill the log."""
         tell = self._log.debug if reason == self._reason else self._log.warning
-        tell("ResourceSlices not published", reason=reason, retry_seconds=backoff)
+        tell("ResourceSlices not published", reason=reason, retry_seconds=round(pause, 2))
         self._reason = reason
 
     def _connect(self) -> None:
@@ -235,8 +246,8 @@ class Publisher:
             existing = self._existing(self._informer, writer)
             rewritten = self._round(writer, self._owner, existing)
             if rewritten is not None:
-                self._left_out = {part.name: part.reason for part in writer.refused.values()}
-                self._reason = ""
+                self._left_out = {part.name: str(part.error) for part in writer.refused.values()}
+                self._reason, self._refusal = "", None
                 return rewritten
         raise errors.Retryable("the API server refuses ever more of what is left of the slices")
 
@@ -302,9 +313,9 @@ class Publisher:
 
     def _refuse_all(self, writer: slice_writer.SliceWriter) -> None:
         """A server that takes no device at all is in the way: what is published stays."""
-        reason = next(iter(writer.refused.values())).reason
+        error = next(iter(writer.refused.values())).error
         self._doubt(writer)
-        raise errors.Retryable(reason)
+        raise error
 
     def _devices(
         self, existing: Sequence[publishing.Json], versions: _Versions

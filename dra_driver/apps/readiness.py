@@ -30,6 +30,7 @@ class Readiness:
         missing: Callable[[Sequence[int]], str | None],
         published: Callable[[], bool],
         ask: Callable[[], str | None],
+        refusal: Callable[[], str | None] = lambda: None,
         left_out: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Nothing is started yet.
@@ -39,12 +40,14 @@ class Readiness:
             missing: which device nodes of the GPUs with these minor numbers are missing.
             published: whether this instance has published slices, or another one does.
             ask: what is wrong with the API server, for this driver; None if nothing is.
-            left_out: what it refuses, by name, and what it says.
+            refusal: why it takes no change of what was published earlier.
+            left_out: what it refuses of that, by name, and what it says.
         """
         self._gpus = gpus
         self._missing = missing
         self._published = published
         self._ask = ask
+        self._refusal = refusal
         self._left_out = left_out
         self._log = telemetry.logger("readiness")
         self._doubted = threading.Event()
@@ -112,7 +115,12 @@ class Readiness:
         missing = self._missing([card.gpu.minor for card in seen.cards]) if seen.cards else None
         if missing is not None:
             return missing
-        return _refused(self._left_out()) if self._published() else self._cluster
+        if not self._published():
+            return self._cluster
+        refusal = self._refusal()
+        if refusal is not None:
+            return f"ResourceSlices are not as they should be: {refusal}"
+        return _refused(self._left_out())
 
 
 def _refused(left_out: Mapping[str, str]) -> str | None:

@@ -6,6 +6,7 @@ that fails says nothing about any claim, and nothing is done then.
 """
 
 import dataclasses
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,7 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters import patience, records
 from dra_driver.logic import planning, staleness
-from dra_driver.model import claims, prepared
+from dra_driver.model import backoff, claims, prepared
 
 INTERVAL = 600.0
 """Seconds between looks."""
@@ -23,7 +24,7 @@ GRACE = 60.0
 SPREAD = 60.0
 """Seconds over which the first looks of nodes that start together are spread."""
 AFTER_FAILURE = 30.0
-"""Seconds until the next look after one that failed."""
+"""Seconds until the next look after one that failed, at most."""
 ANSWER_SECONDS = 5.0
 """How long the API server may take to tell of one claim."""
 STOP_SECONDS = 10.0
@@ -106,10 +107,11 @@ class Reconciler:
         *,
         boot_id: str,
         pace: Pace = Pace(),
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """`orphans` are settled at each look, and removed after each list of all claims.
 
-        Stale records are dealt with in between.
+        Stale records are dealt with in between. `chance` spreads the pauses after failures.
         """
         self._node = node
         self._known = known
@@ -118,6 +120,7 @@ class Reconciler:
         self._orphans = orphans
         self._boot_id = boot_id
         self._pace = pace
+        self._chance = chance
         self._log = telemetry.logger("reconciler")
         self._looking = threading.Lock()
         self._suspects: Mapping[str, staleness.Suspect] = {}
@@ -156,12 +159,13 @@ class Reconciler:
 
     def _run(self) -> None:
         step = self.first_pause
+        tries = backoff.Backoff(backoff.Schedule(AFTER_FAILURE, AFTER_FAILURE), self._chance)
         while not self._stop.is_set():
-            pause = AFTER_FAILURE
             try:
                 pause = step()
                 self._problem = None
             except errors.DriverError as error:
+                pause = tries.failed(error)
                 if str(error) != self._problem:
                     self._problem = str(error)
                     self._log.warning(
@@ -169,6 +173,7 @@ class Reconciler:
                         reason=self._problem,
                     )
             except Exception:  # noqa: BLE001 - a thread that ends would never clean up again
+                pause = tries.failed()
                 self._log.exception("comparing records with claims failed unexpectedly")
             step = self.look
             self._stop.wait(min(pause, self._pace.interval))

@@ -31,7 +31,7 @@ class Part:
     """A device or counter set that the server refuses, and what it says."""
 
     name: str
-    reason: str
+    error: kube.ApiError
 
 
 class SliceWriter:
@@ -205,9 +205,7 @@ class SliceWriter:
             return False
         blamed = refusals.blamed(body["spec"], error.fields)
         more = {mark: name for mark, name in blamed.items() if mark not in self._refused}
-        self._refused = self._refused | {
-            mark: Part(name, str(error)) for mark, name in more.items()
-        }
+        self._refused = self._refused | {mark: Part(name, error) for mark, name in more.items()}
         self._learned = now
         if more and frozenset(more) not in self._told:
             self._told.add(frozenset(more))

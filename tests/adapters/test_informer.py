@@ -230,7 +230,7 @@ def test_a_history_that_is_forgotten_is_met_with_a_new_list(api, watching, monke
 @pytest.mark.parametrize(
     "fault",
     [
-        options.Fault(status=500), options.Fault(status=429, retry_after=60),
+        options.Fault(status=500), options.Fault(status=429, retry_after=1),
         options.Fault(status=403), options.Fault(drop="before"), options.Fault(drop="after"),
     ],
 )  # fmt: skip
@@ -292,6 +292,7 @@ class Pauses(threading.Event):
 def pauses_until(api, condition):
     """The pauses of an informer that has ended, after this was true."""
     made, pauses = informer.Informer(api.client, CONFIG_MAPS), Pauses()
+    made.chance = lambda: 1.0
     made._stop = pauses
     made.start()
     polling.until(lambda: condition(pauses.noted))
@@ -305,6 +306,12 @@ def test_the_pauses_between_tries_double_up_to_a_limit(api, monkeypatch):
     api.stop()
     pauses = pauses_until(api, lambda noted: len(noted) > 4)
     assert pauses[:4] == [0.2, 0.4, 0.5, 0.5]
+
+
+def test_a_server_that_asks_for_it_is_left_alone_for_that_long(api):
+    api.fail(options.Fault(status=429, retry_after=7), verb="list")
+    pauses = pauses_until(api, lambda _: api.count("watch"))
+    assert pauses[0] == 7 * 1.25
 
 
 def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause(api):

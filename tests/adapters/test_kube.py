@@ -221,8 +221,9 @@ def test_each_status_has_its_error_and_is_asked_for_once(api, client, status, ki
 def test_a_wait_that_the_server_asks_for_is_left_to_the_caller(api, client, status):
     api.put("a")
     api.fail(options.Fault(status=status, retry_after=1))
-    with pytest.raises(kube.Unavailable):
+    with pytest.raises(kube.Unavailable) as caught:
         client.get(CONFIG_MAPS, "a", "default")
+    assert caught.value.retry_after == 1.0
     assert api.count("get") == 1
 
 

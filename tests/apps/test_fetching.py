@@ -130,3 +130,29 @@ def test_once_the_driver_stops_nothing_is_tried_again():
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     with pytest.raises(kube.Unavailable, match="it is away"):
         source.fetch(ref, patience.Patience(3600))
+
+
+def test_a_server_that_asks_for_more_time_than_there_is_is_not_asked_again(own_cluster):
+    source = fetching.ApiClaims(own_cluster.client, threading.Event(), chance=lambda: 0.0)
+    ref = own_cluster.claim("gpu-0")
+    busy = options.Fault(status=429, reason="TooManyRequests", retry_after=30)
+    with (
+        own_cluster.faults.claims_of(ref.name, *[busy] * 3) as happened,
+        pytest.raises(kube.Unavailable, match="429"),
+    ):
+        source.fetch(ref, patience.Patience(29))
+    assert happened == [busy]
+
+
+def test_the_pauses_between_tries_are_spread(own_cluster):
+    pauses = []
+
+    class Waiting(patience.Patience):
+        def sleep(self, seconds):
+            pauses.append(seconds)
+
+    source = fetching.ApiClaims(own_cluster.client, threading.Event(), chance=lambda: 0.5)
+    ref = own_cluster.claim("gpu-0")
+    with own_cluster.faults.claims_of(ref.name, *[UNAVAILABLE] * 6):
+        source.fetch(ref, Waiting(api_cluster.DEADLINE))
+    assert [round(pause, 3) for pause in pauses] == [0.075, 0.15, 0.3, 0.6, 1.2, 1.5]

@@ -153,6 +153,7 @@ def test_a_denial_that_names_no_device_is_about_its_slice_and_waited_for_first(
     # Nothing is torn while it may pass.
     assert scene.versions() == before
     assert "denied the request: not ['gpu-4']" in scene.publisher.failure
+    assert scene.publisher.refusal == scene.publisher.failure
     monkeypatch.setattr(slice_writer, "PASSING", 0.0)
     scene.wait_pool(["gpu-0"], ["gpu-1"], ["gpu-2"], [], ["gpu-5"])
     assert events(log, LEFT_OUT)[0]["refused"] == ["gpu-3", "gpu-4"]
@@ -167,6 +168,7 @@ def test_a_denial_that_passes_changes_nothing(scene, log):
     scene.denied.clear()
     scene.wait_pool(["gpu-0"], ["gpu-1", "gpu-3"], ["gpu-2"])
     assert events(log, LEFT_OUT) == []
+    assert scene.publisher.refusal is None
 
 
 def test_where_everything_is_refused_what_is_published_stays(scene, log, monkeypatch):
@@ -175,6 +177,7 @@ def test_where_everything_is_refused_what_is_published_stays(scene, log, monkeyp
     scene.denied |= {"gpu-0", "gpu-1", "gpu-2"}
     scene.offered = [[device(f"gpu-{n}", other=True)] for n in range(3)]
     api_cluster.wait_for(lambda: events(log, NOT_PUBLISHED), "a failure")
+    assert "denied the request" in scene.publisher.refusal
     assert scene.versions() == before
     assert scene.cluster.slice_writes()[writes:] == []
     scene.denied.clear()
