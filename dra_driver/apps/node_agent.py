@@ -33,6 +33,7 @@ from dra_driver.apps import (
     device_status,
     doctor_cluster,
     fetching,
+    gpu_health,
     gpu_settings,
     inventory,
     mps_health,
@@ -105,6 +106,7 @@ class NodeAgent:
         self._is_ready = False
         # Whoever looks last tells last: what is told stays told until something changes.
         self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
         boot_id = _boot_id(config.boot_id_file)
@@ -137,6 +139,7 @@ class NodeAgent:
         self._sweeper: mps_sweeping.Sweeper | None = None
         launcher = self._launcher(hardware)
         self._health = self._make_health(launcher)
+        self._gpu_health = gpu_health.GpuHealth(self._gpus, on_change=self._report_gone)
         self._effects = self._make_effects(hardware, launcher)
         self._preparer = self._make_preparer()
         self._orphans = self._make_orphans()
@@ -222,6 +225,7 @@ class NodeAgent:
                 claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
             )
             self._tell_health(known)
+            self._gpu_health.tell(known)
         self._publisher.changed()
         self._readiness.changed()
 
@@ -262,8 +266,16 @@ class NodeAgent:
     def _report(self, record: prepared.Record) -> None:
         self._report_down(record, self._health.down(record))
 
+    def _report_gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
+        with self._reporting:
+            down = self._health.told_of(record)
+            self._statuses.report(record.ref, reports.of_record(record, down, gone))
+
     def _report_down(self, record: prepared.Record, down: mps_health.Down) -> None:
-        self._statuses.report(record.ref, reports.of_record(record, down))
+        # What is found out later is reported later.
+        with self._reporting:
+            gone = self._gpu_health.gone(record)
+            self._statuses.report(record.ref, reports.of_record(record, down, gone))
         if record.sharing.mps:
             with self._telling:
                 self._tell_health(self._known())
