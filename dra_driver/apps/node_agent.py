@@ -255,7 +255,9 @@ class NodeAgent:
         return diagnosis.hindrance(self._doctor()) or said
 
     def _doctor(self) -> Iterable[diagnosis.Finding]:
-        return doctor_cluster.findings(self._config, partitions=False, user_agent=self._user_agent)
+        return doctor_cluster.findings(
+            self._config, partitions=False, gates=False, user_agent=self._user_agent
+        )
 
     def _is_newest(self) -> bool:
         return self._instance is not None and self._instance.is_newest()
