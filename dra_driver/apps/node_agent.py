@@ -31,6 +31,7 @@ from dra_driver.adapters import (
 from dra_driver.apps import (
     attempts,
     device_status,
+    directory_watch,
     doctor_cluster,
     fetching,
     gpu_health,
@@ -126,6 +127,7 @@ class NodeAgent:
             missing=hardware.missing,
             published=lambda: self._publisher.wait_published(0) or not self._is_newest(),
             ask=self._why_unpublished,
+            vanished=directory_watch.DirectoryWatch(config).trouble,
             refusal=lambda: self._publisher.refusal,
             left_out=lambda: self._publisher.left_out,
         )

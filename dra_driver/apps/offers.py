@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters import records
 from dra_driver.apps import inventory
 from dra_driver.logic import catalog, offering, packing, publishing
@@ -45,17 +45,15 @@ class Offers:
         layout: publishing.Layout,
         refused: Collection[str] = frozenset(),
     ) -> Sequence[publishing.Content] | None:
-        """See `publishing.Publisher`; None until the GPUs have been looked at."""
+        """See `publishing.Wanted`; None until the GPUs have been looked at.
+
+        Raises:
+            errors.Retryable: what claims have cannot be read, so it is not known what may go.
+        """
         if not self._gpus.wait_first(0):
             return None
         snapshot = self._gpus.snapshot
-        held = frozenset(
-            device.device
-            for record in self._known.contents().records.values()
-            for device in record.devices
-            if not device.admin_access
-        )
-        state = offering.State(snapshot.lost, held, published)
+        state = offering.State(snapshot.lost, self._held(published, snapshot), published)
         self._tell_unoffered(snapshot.cards, layout)
         listed = self._listing(snapshot, layout, refused)
         best = offering.offer(listed, state, self._policy_of(may_reorder=True))
@@ -72,6 +70,25 @@ class Offers:
         """Remind nobody any more."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _held(
+        self, published: Sequence[slices.Device], snapshot: inventory.Snapshot
+    ) -> frozenset[str]:
+        """The devices that claims have, or may have."""
+        try:
+            known = self._known.contents()
+        except OSError as error:
+            raise errors.Retryable(f"the records of claims cannot be read: {error}") from error
+        held = {
+            device.device
+            for record in known.records.values()
+            for device in record.devices
+            if not device.admin_access
+        }
+        if known.damaged:
+            # What those claims have is not known: nothing that is published goes meanwhile.
+            held |= {device.name for device in published} - snapshot.offered.keys()
+        return frozenset(held)
 
     def _listing(
         self, snapshot: inventory.Snapshot, layout: publishing.Layout, refused: Collection[str]

@@ -30,6 +30,7 @@ class Readiness:
         missing: Callable[[Sequence[int]], str | None],
         published: Callable[[], bool],
         ask: Callable[[], str | None],
+        vanished: Callable[[], str | None] = lambda: None,
         refusal: Callable[[], str | None] = lambda: None,
         left_out: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
@@ -40,6 +41,7 @@ class Readiness:
             missing: which device nodes of the GPUs with these minor numbers are missing.
             published: whether this instance has published slices, or another one does.
             ask: what is wrong with the API server, for this driver; None if nothing is.
+            vanished: what has become of the directories of the node; None if nothing has.
             refusal: why it takes no change of what was published earlier.
             left_out: what it refuses of that, by name, and what it says.
         """
@@ -47,6 +49,7 @@ class Readiness:
         self._missing = missing
         self._published = published
         self._ask = ask
+        self._vanished = vanished
         self._refusal = refusal
         self._left_out = left_out
         self._log = telemetry.logger("readiness")
@@ -105,6 +108,9 @@ class Readiness:
             self._log.info("nothing is waited for any more")
 
     def _known(self) -> str | None:
+        return self._vanished() or self._of_gpus() or self._of_slices()
+
+    def _of_gpus(self) -> str | None:
         if not self._gpus.wait_first(0):
             return _SLOW
         seen = self._gpus.snapshot
@@ -112,9 +118,9 @@ class Readiness:
             # NVML does not tell apart whether a module or a device node is missing.
             nodes = self._missing(())
             return f"no GPU can be seen: {seen.problem}" + (f". Also: {nodes}" if nodes else "")
-        missing = self._missing([card.gpu.minor for card in seen.cards]) if seen.cards else None
-        if missing is not None:
-            return missing
+        return self._missing([card.gpu.minor for card in seen.cards]) if seen.cards else None
+
+    def _of_slices(self) -> str | None:
         if not self._published():
             return self._cluster
         refusal = self._refusal()
