@@ -162,7 +162,8 @@ class Publisher:
         except (kube.ApiError, errors.Retryable) as error:
             pause = tries.failed(error)
             self._tell_failure(str(error), pause)
-            self._refusal = None if isinstance(error, errors.Retryable) else str(error)
+            refused = isinstance(error, kube.Refused | kube.Forbidden)
+            self._refusal = str(error) if refused else None
             self._counters.doubt()
         except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
             pause = tries.failed()
