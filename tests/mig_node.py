@@ -76,7 +76,10 @@ class Claims:
     def fetch(self, ref, _deadline):
         return self.known.get(ref.name)
 
-    def everywhere(self):
+    def concerning(self, _node, _uids):
+        return self.everywhere()
+
+    def everywhere(self, _uids=()):
         return list(self.known.values())
 
 
@@ -145,7 +148,7 @@ class Node:
         recovering.Recovery(
             self.identity,
             self.store,
-            claim_list=self.api.everywhere if listed else list,
+            claim_list=self.api.everywhere if listed else lambda _: [],
             offers=lambda: self.gpus.snapshot.offered,
         ).run()
 

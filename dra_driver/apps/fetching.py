@@ -4,11 +4,11 @@ import dataclasses
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube, patience
-from dra_driver.logic import publishing
+from dra_driver.adapters import kube, kube_reducing, patience
+from dra_driver.logic import planning, publishing
 from dra_driver.model import backoff, claims
 
 FIRST_BACKOFF = 0.1
@@ -76,19 +76,27 @@ class ApiClaims:
             f"the API server no longer offers {kube.RESOURCE_GROUP}/{resource.version}"
         )
 
-    def everywhere(self) -> list[claims.ResourceClaim]:
-        """All claims of the cluster.
+    def concerning(self, node: planning.Node, uids: Collection[str]) -> list[claims.ResourceClaim]:
+        """The claims that have devices of the node, or one of these UIDs.
+
+        All claims of the cluster are read for that, a page at a time: no API server tells claims
+        apart by what they have.
 
         Raises:
             errors.DriverError: the list is not to be had now.
         """
+
+        def keep(body: kube.Json) -> claims.ResourceClaim | None:
+            concerned = body["metadata"]["uid"] in uids or _is_here(body, node)
+            return claims.parse_outcome(body) if concerned else None
+
+        resource = self._claims(kube.REQUEST_TIMEOUT)
         try:
-            items, _ = self._client.list(self._claims(kube.REQUEST_TIMEOUT))
+            return kube_reducing.reduced(self._client, resource, keep, page=kube.PAGE)
         except kube.NotFound:
             # The server was upgraded under us: the next try asks for its versions.
             self._resource = None
             raise
-        return [claims.parse_outcome(item) for item in items]
 
     def _claims(self, timeout: float) -> kube.Resource:
         # Read once: another thread may forget it at any moment.
@@ -100,6 +108,14 @@ class ApiClaims:
                 raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
             self._resource = resource = dataclasses.replace(kube.CLAIMS, version=version)
         return resource
+
+
+def _is_here(body: kube.Json, node: planning.Node) -> bool:
+    allocation = (body.get("status") or {}).get("allocation") or {}
+    return any(
+        (result["driver"], result["pool"]) == (node.driver_name, node.pool)
+        for result in (allocation.get("devices") or {}).get("results") or ()
+    )
 
 
 def _timeout(deadline: float) -> float:

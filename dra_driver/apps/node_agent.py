@@ -6,6 +6,7 @@ should wait for them.
 
 import collections
 import dataclasses
+import functools
 import pathlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -173,7 +174,7 @@ class NodeAgent:
         recovering.Recovery(
             self._node,
             self._store,
-            claim_list=self._claims.everywhere,
+            claim_list=functools.partial(self._claims.concerning, self._node),
             offers=lambda: self._gpus.snapshot.offered,
             divisions=lambda: self._gpus.snapshot.divisions,
         ).run()

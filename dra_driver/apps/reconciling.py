@@ -9,7 +9,7 @@ import dataclasses
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
@@ -33,8 +33,8 @@ STOP_SECONDS = 10.0
 class ClaimSource(Protocol):
     """Where claims come from; `fetching.ApiClaims` is one."""
 
-    def everywhere(self) -> list[claims.ResourceClaim]:
-        """All claims of the cluster.
+    def concerning(self, node: planning.Node, uids: Collection[str]) -> list[claims.ResourceClaim]:
+        """The claims of the cluster that have devices of the node, or one of these UIDs.
 
         Raises:
             errors.DriverError: the list is not to be had, or not whole.
@@ -189,12 +189,12 @@ class Reconciler:
             if record.boot_id == self._boot_id
         }
         if self._needs_list(known.values()):
-            everywhere = self._source.everywhere()
-            by_uid: Mapping[str, claims.ResourceClaim] = {one.ref.uid: one for one in everywhere}
+            listed = self._source.concerning(self._node, known.keys())
+            by_uid: Mapping[str, claims.ResourceClaim] = {one.ref.uid: one for one in listed}
             found = {uid: by_uid.get(uid) for uid in known}
             self._named = {uid: one.ref if one else known[uid].ref for uid, one in found.items()}
             pause = self._compare(known.values(), found, now)
-            self._orphans.remove(staleness.devices_here(everywhere, self._node))
+            self._orphans.remove(staleness.devices_here(listed, self._node))
             return pause
         return self._compare(known.values(), self._fetch(known.values()), now)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, patience
@@ -15,7 +15,7 @@ LOCK_SECONDS = 30.0
 
 ABSENT = "the file is gone"
 
-ClaimList = Callable[[], list[claims.ResourceClaim]]
+ClaimList = Callable[[Collection[str]], list[claims.ResourceClaim]]
 Offers = Callable[[], Mapping[str, devices.Offer]]
 Divisions = Callable[[], sharing_plan.Divisions]
 
@@ -34,8 +34,8 @@ class Recovery:
     ) -> None:
         """None of them is asked unless something is lost.
 
-        `claim_list` gives all claims of the cluster, `offers` the devices of this node by name,
-        `divisions` how those are divided that many claims consume.
+        `claim_list` gives the claims with these UIDs, and maybe others, `offers` the devices of
+        this node by name, `divisions` how those are divided that many claims consume.
         """
         self._node = node
         self._store = store
@@ -68,7 +68,7 @@ class Recovery:
         lost = contents.damaged.keys() | (self._uids_of_specs() - contents.records.keys())
         if not lost:
             return
-        known = self._claims_by_uid()
+        known = self._claims_by_uid(lost)
         for uid in sorted(lost):
             with self._claim(uid):
                 # Another instance may have been busy with the claim during the first look.
@@ -191,9 +191,9 @@ class Recovery:
         }
         return sharing.recalled(entries, cdi.edits(uid, text) if text else {}, gpus)
 
-    def _claims_by_uid(self) -> dict[str, claims.ResourceClaim]:
+    def _claims_by_uid(self, uids: Collection[str]) -> dict[str, claims.ResourceClaim]:
         try:
-            return {claim.ref.uid: claim for claim in self._claim_list()}
+            return {claim.ref.uid: claim for claim in self._claim_list(uids)}
         except errors.DriverError as error:
             self._log.warning(
                 "claims cannot be listed; rebuilding from CDI specs alone", reason=str(error)

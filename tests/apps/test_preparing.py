@@ -298,8 +298,11 @@ def test_a_prepare_that_fails_leaves_nothing(kubelet, cluster, machine, checks, 
     plugin.expects("prepare failed unexpectedly")
     ref, other = cluster.claim("gpu-0"), cluster.claim("gpu-0")
     machine.cdi.rmdir()
+    # The plugin cannot make it again.
+    machine.cdi.symlink_to("nowhere")
     assert str(machine.cdi) in kubelet.refusal(ref)
     assert list(machine.records.iterdir()) == []
+    machine.cdi.unlink()
     machine.cdi.mkdir()
     assert kubelet.prepare(other) == [plugin_process.device(other, "gpu-0")]
     checks.is_prepared(other, "gpu-0")
@@ -313,7 +316,10 @@ def test_a_prepare_that_fails_the_second_time_keeps_what_the_first_has_done(
     kubelet.prepare(ref)
     machine.spec_path(ref).unlink()
     machine.cdi.rmdir()
+    # The plugin cannot make it again.
+    machine.cdi.symlink_to("nowhere")
     assert str(machine.cdi) in kubelet.refusal(ref)
+    machine.cdi.unlink()
     machine.cdi.mkdir()
     assert str(ref) in kubelet.refusal(cluster.claim("gpu-0"))
     kubelet.prepare(ref)

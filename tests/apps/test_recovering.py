@@ -167,7 +167,10 @@ def test_a_rebuilt_claim_whose_prepare_fails_keeps_its_devices(scene):
     scene.plugin.expects("prepare failed unexpectedly")
     scene.machine.spec_path(scene.ref).unlink()
     scene.machine.cdi.rmdir()
+    # The plugin cannot make it again.
+    scene.machine.cdi.symlink_to("nowhere")
     assert str(scene.machine.cdi) in kubelet.refusal(scene.ref)
+    scene.machine.cdi.unlink()
     scene.machine.cdi.mkdir()
     assert scene.machine.record(scene.ref).rebuilt
     scene.works_as_before(kubelet)
@@ -285,7 +288,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
     recovery = recovering.Recovery(
         planning.Node(api_cluster.DRIVER, api_cluster.NODE),
         store_in(own_machine.records, own_machine.cdi),
-        claim_list=lambda: [claim],
+        claim_list=lambda _uids: [claim],
         offers=dict,
     )
     for number in itertools.count(1):
@@ -340,7 +343,7 @@ class OtherInstance:
         self.spec.write_text('{"devices": [{"name": "uid-1-gpu-0"}]}')
 
     def recover_while(self, action):
-        def claim_list():
+        def claim_list(_uids):
             action()
             return []
 
