@@ -262,14 +262,25 @@ class Publisher:
             and watched.wait_version(writer.last_write, kube.REQUEST_TIMEOUT)
         ):
             raise errors.Retryable("the watch of ResourceSlices is behind")
-        if self._relisted.is_set():
-            self._relisted.clear()
-            self._counters.doubt()
-            self._doubt(writer)
-        elif writer.is_dated():
-            self._doubt(writer)
+        self._look_for_open_gates(writer)
         version = writer.resource.version
         return [publishing.from_version(body, version) for body in watched.objects()]
+
+    def _look_for_open_gates(self, writer: slice_writer.SliceWriter) -> None:
+        """Ask again what the server takes, where it may be another one, or after a while."""
+        is_new = self._relisted.is_set()
+        if not is_new and not writer.is_dated():
+            return
+        self._relisted.clear()
+        if is_new:
+            self._counters.doubt()
+        try:
+            if writer.takes_more():
+                self._doubt(writer)
+        except kube.ApiError:
+            if is_new:
+                self._relisted.set()
+            raise
 
     def _doubt(self, writer: slice_writer.SliceWriter) -> None:
         writer.doubt()

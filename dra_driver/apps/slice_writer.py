@@ -22,6 +22,7 @@ PASSING = 10.0
 """Seconds for which a refusal that names no device may pass: a webhook that is starting, roles that
 the server has not read yet."""
 _COUNTERS = re.compile(r"\b(sharedCounters|consumesCounters)\b")
+_SAMPLES = 8
 _NO_DRY_RUN = "does not support dry run"
 """Said of a webhook that does more than to answer (apiserver, `NewDryRunUnsupportedErr`)."""
 
@@ -59,7 +60,8 @@ class SliceWriter:
         self._cut: dict[str, publishing.Json] = {}
         self._refused: dict[str, Part] = {}
         self._refused_since: dict[str, float] = {}
-        self._learned: float | None = None
+        self._samples: dict[frozenset[str], publishing.Json] = {}
+        self._asked = 0.0
         self._told: set[frozenset[str]] = set()
 
     @property
@@ -75,11 +77,35 @@ class SliceWriter:
     def doubt(self) -> None:
         """It may be another server by now, or one with other feature gates."""
         self._is_fresh = True
-        self._known, self._cut, self._refused, self._learned = set(), {}, {}, None
+        self._known, self._cut, self._refused, self._samples = set(), {}, {}, {}
 
     def is_dated(self) -> bool:
         """Whether something is dropped or refused, and that was found long ago."""
-        return self._learned is not None and time.monotonic() - self._learned > ASK_AGAIN
+        return bool(self._samples) and time.monotonic() - self._asked > ASK_AGAIN
+
+    def takes_more(self) -> bool:
+        """Whether the server takes by now what it dropped or refused; asked with one slice of each.
+
+        Raises:
+            kube.ApiError: it does not answer.
+        """
+        self._asked = time.monotonic()
+        return any(self._takes(sample) for sample in self._samples.values())
+
+    def _takes(self, sample: publishing.Json) -> bool:
+        try:
+            wire = publishing.to_version(sample, self._version)
+            answer = self._client.create(self.resource, wire, dry_run=True)
+        except (kube.Refused, kube.Forbidden):
+            return False
+        got = publishing.from_version(answer, self._version)["spec"]
+        return not publishing.dropped(sample["spec"], got)
+
+    def _sample(self, key: frozenset[str], body: publishing.Json) -> None:
+        """Keep what tells later whether the server has changed its mind."""
+        self._asked = time.monotonic()
+        if len(self._samples) < _SAMPLES:
+            self._samples.setdefault(key, publishing.as_new(body))
 
     def settled(self, desired: Sequence[publishing.Json]) -> None:
         """These contents are published, as far as they can be; all others may be forgotten."""
@@ -178,7 +204,7 @@ class SliceWriter:
         if not missing:
             return False
         self._cut[key] = publishing.without_times(got)
-        self._learned = time.monotonic()
+        self._sample(frozenset(missing), sent)
         if any(_COUNTERS.search(field) for field in missing):
             # Partitions without counters would be given out on top of each other.
             self._counters_dropped()
@@ -206,7 +232,8 @@ class SliceWriter:
         blamed = refusals.blamed(body["spec"], error.fields)
         more = {mark: name for mark, name in blamed.items() if mark not in self._refused}
         self._refused = self._refused | {mark: Part(name, error) for mark, name in more.items()}
-        self._learned = now
+        if more:
+            self._sample(frozenset(more), body)
         if more and frozenset(more) not in self._told:
             self._told.add(frozenset(more))
             self._log.error(

@@ -206,6 +206,14 @@ def dropped(sent: Any, got: Any, path: str = "") -> tuple[str, ...]:
     return ()
 
 
+def as_new(body: Json) -> Json:
+    """A slice to be made with the content of one that may be there already."""
+    metadata = body["metadata"]
+    prefix = metadata.get("generateName") or f"{metadata['name'].partition('-')[0]}-"
+    new = {"generateName": prefix, "ownerReferences": metadata.get("ownerReferences", [])}
+    return body | {"metadata": new}
+
+
 def to_version(body: Json, version: str) -> Json:
     """A v1-shaped slice as `version` has it on the wire."""
     return _convert(body, version, _wrap) if version == "v1beta1" else _stamp(body, version)

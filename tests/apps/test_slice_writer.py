@@ -76,3 +76,24 @@ def test_a_create_without_an_answer_may_have_made_a_slice_and_a_question_has_not
     ):
         writer.write(wanted)
     assert writer.unsure
+
+
+def test_whether_the_server_takes_more_by_now_is_asked_with_one_slice(cluster, writer):
+    wanted = [*desired("gpu-0"), *desired("gpu-1"), *desired("gpu-2")]
+    assert not writer.takes_more()
+    writer.write(changes(cluster, writer, wanted))
+    before, calls = cluster.slices(), len(cluster.faults.calls)
+    assert not writer.takes_more()
+    assert [call.dry_run for call in cluster.faults.calls[calls:] if call.verb == "create"] == [
+        True
+    ]
+    cluster.upgrade(disabled_gates=frozenset())
+    assert writer.takes_more()
+    assert [body["spec"] for body in cluster.slices()] == [body["spec"] for body in before]
+
+
+def test_a_server_that_does_not_say_whether_it_takes_more_is_an_error(cluster, writer):
+    writer.write(changes(cluster, writer, desired("gpu-0")))
+    away = options.Fault(status=503)
+    with cluster.faults.where(lambda _: away), pytest.raises(kube.Unavailable):
+        writer.takes_more()
