@@ -30,11 +30,7 @@ class GpuHealth:
 
     def gone(self, record: prepared.Record) -> Gone:
         """What is wrong with the GPUs of a claim now."""
-        seen = self._gpus.snapshot
-        offered = {name: offer.card for name, offer in seen.offered.items()}
-        troubles = device_health.of_gpus(offered, seen.lost, [record], problem=seen.problem)
-        names = (device.device for device in record.devices)
-        return {name: seen.problem or LOST for name in names if troubles[name] is not None}
+        return _of(record, self._troubles([record]))
 
     def tell(self, known: Iterable[prepared.Record]) -> None:
         """Have it told of which claims that has changed since the last time.
@@ -42,8 +38,8 @@ class GpuHealth:
         A claim that is new is told of by whoever prepared it, unless something is wrong.
         """
         completed = [one for one in known if one.phase is prepared.Phase.COMPLETED]
-        before = self._told
-        self._told = {record.uid: self.gone(record) for record in completed}
+        before, troubles = self._told, self._troubles(completed)
+        self._told = {record.uid: _of(record, troubles) for record in completed}
         for record in completed:
             gone, was = self._told[record.uid], before.get(record.uid, {})
             if gone == was:
@@ -54,3 +50,15 @@ class GpuHealth:
             elif not gone:
                 self._log.info("GPU of a claim is back", claim=str(record.ref))
             self._on_change(record, gone)
+
+    def _troubles(self, known: Iterable[prepared.Record]) -> Gone:
+        """What is wrong with any device."""
+        seen = self._gpus.snapshot
+        offered = {name: offer.card for name, offer in seen.offered.items()}
+        found = device_health.of_gpus(offered, seen.lost, known, problem=seen.problem)
+        return {name: seen.problem or LOST for name, trouble in found.items() if trouble}
+
+
+def _of(record: prepared.Record, troubles: Gone) -> Gone:
+    names = (device.device for device in record.devices)
+    return {name: troubles[name] for name in names if name in troubles}

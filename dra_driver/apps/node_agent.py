@@ -297,17 +297,9 @@ class NodeAgent:
             self._books,
             gpu_settings.rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus]),
             gpu_settings.divisions(config),
-            is_busy=self._is_busy,
+            is_busy=self._store.locks.is_held,
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
-
-    def _is_busy(self, card: str) -> bool:
-        """Whether a claim is at work on the GPU, here or in another instance."""
-        try:
-            with self._store.locks.hold([card], seconds=0):
-                return False
-        except errors.Retryable:
-            return True
 
     def _make_offers(self) -> offers.Offers:
         config = self._config

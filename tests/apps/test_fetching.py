@@ -176,7 +176,7 @@ def test_of_all_claims_those_are_kept_that_are_of_the_node_or_asked_for(own_clus
     assert kept(elsewhere[1].uid, free.uid, "unknown") == {*here, elsewhere[1], free}
     assert kept(others.uid) == {*here, others}
     [found] = [one for one in source.concerning(node, ()) if one.ref == here[0]]
-    assert found == source.fetch(here[0], time.monotonic() + api_cluster.DEADLINE)
+    assert found == source.fetch(here[0], patience.Patience(api_cluster.DEADLINE))
     # One page is in memory at a time.
     lists = [call for call in own_cluster.faults.calls if call.verb == "list"]
     assert len(lists) == 4 * 4

@@ -116,17 +116,3 @@ def test_an_agent_that_could_not_start_leaves_no_file_open(own_machine, own_clus
     assert opened() == before + 1
     scene.agent.stop()
     assert opened() == before
-
-
-def test_a_card_is_busy_while_somebody_holds_its_lock_and_nobody_keeps_it(scene):
-    assert not scene.agent._is_busy("gpu-0")
-    with scene.agent._store.locks.hold(["gpu-0"], seconds=0):
-        asked = []
-        other = plugin_process.in_background(
-            lambda: asked.extend(scene.agent._is_busy(name) for name in ("gpu-0", "gpu-1"))
-        )
-        other.join(api_cluster.DEADLINE)
-        assert asked == [True, False]
-    assert not scene.agent._is_busy("gpu-0")
-    with scene.agent._store.locks.hold(["gpu-0"], seconds=0):
-        pass
