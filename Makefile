@@ -28,12 +28,13 @@ lint: $(STAMP) ## Check style, format and who imports whom
 types: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Measure the plugin against the embedded cluster, the allocator and the packing
+bench: $(STAMP) ## Measure the plugin against the embedded cluster and in a large one, the allocator, the packing
 	@$(BIN)/python tests/bench/run.py
 	@$(BIN)/python tests/bench/waiting.py
 	@$(BIN)/python tests/bench/mig.py
 	@$(BIN)/python tests/bench/blocking.py
 	@$(BIN)/python tests/bench/allocator.py
+	@$(BIN)/python tests/bench/claims.py
 
 crds: $(STAMP) ## Write the JSON schemas of the configs anew
 	@$(BIN)/python crds/generate.py

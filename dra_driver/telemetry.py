@@ -161,6 +161,12 @@ class Metrics(_Exposed):
             constant,
             registry=self.registry,
         )
+        self._refused = prometheus_client.Gauge(
+            "dra_driver_refused_devices",
+            "Devices and counter sets that the API server refuses, so they are not offered.",
+            constant,
+            registry=self.registry,
+        )
         self._gpus = prometheus_client.Gauge(
             "dra_driver_gpus",
             "GPUs, by state (offered, failed, lost).",
@@ -180,6 +186,7 @@ class Metrics(_Exposed):
         self.prepared({}, claims=0)
         self.stale_claims(lambda: 0)
         self.published_if(lambda: False)
+        self.refused_are(lambda: 0)
         self.gpus(offered=0, failed=0, lost=0)
         self.mps_daemons(ready=0, down=0)
         for operation in ("prepare", "unprepare"):
@@ -233,6 +240,10 @@ class Metrics(_Exposed):
     def published_if(self, told: Callable[[], bool]) -> None:
         """`told` says whether the slices are published; it is asked whenever metrics are read."""
         self._published.labels(**self._constant).set_function(told)
+
+    def refused_are(self, told: Callable[[], int]) -> None:
+        """`told` says how much the API server refuses; it is asked whenever metrics are read."""
+        self._refused.labels(**self._constant).set_function(told)
 
     def publish_error(self) -> None:
         """An attempt to publish failed."""

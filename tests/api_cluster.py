@@ -6,7 +6,7 @@ import itertools
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import reserved_port
@@ -106,9 +106,12 @@ class Cluster:
             self.create_node()
         self._create_admin_namespace()
 
-    def start(self) -> None:
-        """Begin to serve, with nothing stored; after `stop` on the same port."""
+    def start(self, stored: Mapping[str, Sequence[Json]] | None = None) -> None:
+        """Begin to serve, with these objects by resource; after `stop` on the same port."""
         self._api = server.ApiServer(api_options.Options(fault=self.faults.ask, **self._options))
+        for resource, bodies in (stored or {}).items():
+            for body in bodies:
+                self._api.store.put(resource, body)
         self._api.start()
         self._api.write_kubeconfig(self.kubeconfig)
 
@@ -124,6 +127,14 @@ class Cluster:
         self._options |= options
         self.version = self._options["resource_versions"][0]
         self.start()
+
+    def upgrade(self, **options: Any) -> None:
+        """Serve anew with other options and all that was stored, as a new API server over etcd."""
+        assert self._api is not None
+        stored = self._api.store.contents()
+        self._options |= options
+        self.stop()
+        self.start(stored)
 
     def close(self) -> None:
         """Stop and clear up."""

@@ -28,7 +28,9 @@ def content(*numbers):
 class Server:
     """Stores slices as the API does; counts what it was asked for."""
 
-    def __init__(self, *bodies):
+    def __init__(self, *bodies, gives_times=False):
+        """With `gives_times` a taint without a time gets one."""
+        self._gives_times = gives_times
         self._names = itertools.count()
         self.slices = {}
         for body in bodies:
@@ -38,6 +40,10 @@ class Server:
         metadata = body["metadata"]
         metadata.setdefault("name", f"{metadata.get('generateName')}{next(self._names):05d}")
         metadata["resourceVersion"] = str(next(self._names))
+        if self._gives_times:
+            for device in body["spec"].get("devices", ()):
+                for taint in device.get("taints", ()):
+                    taint.setdefault("timeAdded", TIME)
         self.slices[metadata["name"]] = body
 
     def existing(self):

@@ -337,6 +337,7 @@ def test_metrics_are_told_as_text_with_types_and_descriptions(metrics):
         "dra_driver_prepared_claims": "gauge",
         "dra_driver_prepared_devices": "gauge",
         "dra_driver_publish_errors": "counter",
+        "dra_driver_refused_devices": "gauge",
         "dra_driver_slices_published": "gauge",
         "dra_driver_stale_claims": "gauge",
     }

@@ -1,11 +1,13 @@
 """A local copy of the API's objects of one kind, kept current by a watch."""
 
+import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters import kube
+from dra_driver.model import backoff
 
 Json = dict[str, Any]
 Key = tuple[str, str]
@@ -24,7 +26,8 @@ class Informer:
 
     `on_change(type, object)` is called in the informer's thread for ADDED, MODIFIED and DELETED,
     also for differences that a new list shows; it must not block. A change at which it failed is
-    not told again, all others are. `on_error` hears what went wrong before the next try.
+    not told again, all others are. `on_error` hears what went wrong before the next try, and
+    `on_list` of each list that has arrived, before it passes for synced.
     """
 
     def __init__(
@@ -34,14 +37,18 @@ class Informer:
         *,
         on_change: OnChange | None = None,
         on_error: OnError | None = None,
+        on_list: Callable[[], None] | None = None,
         namespace: str | None = None,
         field_selector: str | None = None,
         label_selector: str | None = None,
     ) -> None:
+        self.chance: Callable[[], float] = random.random
+        """Spreads the pauses between tries: from 0 up to 1, each time another number."""
         self._client = client
         self._resource = resource
         self._on_change = on_change or _ignore
         self._on_error = on_error or _ignore
+        self._on_list = on_list or _ignore
         self._namespace = namespace
         self._selectors = {"field_selector": field_selector, "label_selector": label_selector}
         self._objects: dict[Key, Json] = {}
@@ -94,20 +101,24 @@ class Informer:
             return self._objects.get((namespace, name))
 
     def _run(self) -> None:
-        backoff = FIRST_BACKOFF
+        tries = backoff.Backoff(backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF), self.chance)
         while not self._stop.is_set():
             try:
                 version = self._relist()
+                self._on_list()
                 self._synced.set()
-                backoff = FIRST_BACKOFF
+                tries.worked()
                 self._follow(version)
             except kube.Gone:
                 # Common, and no error. The pause is for a server that says it again and again.
-                self._stop.wait(FIRST_BACKOFF)
+                self._pause()
             except Exception as error:  # noqa: BLE001 - a thread that ends leaves a stale copy
                 self._on_error(error if isinstance(error, errors.DriverError) else _odd(error))
-                self._stop.wait(backoff)
-                backoff = min(backoff * 2, LAST_BACKOFF)
+                self._stop.wait(tries.failed(error))
+
+    def _pause(self) -> None:
+        schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
+        self._stop.wait(schedule.pause(1, chance=self.chance()))
 
     def _relist(self) -> str:
         items, version = self._client.list(self._resource, self._namespace, **self._selectors)
@@ -141,7 +152,7 @@ class Informer:
                 self._apply(kind, item)
             if silent:
                 # A server or proxy that ends every watch at once must not make us spin.
-                self._stop.wait(FIRST_BACKOFF)
+                self._pause()
 
     def _apply(self, kind: str, item: Json) -> None:
         with self._lock:

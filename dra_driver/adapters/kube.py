@@ -26,6 +26,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
+_DRY_RUN = {"dryRun": "All"}
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for one request. A prepare call has 45 s in all, so several tries fit."""
@@ -52,6 +53,7 @@ NotFound = kube_errors.NotFound
 Conflict = kube_errors.Conflict
 Gone = kube_errors.Gone
 Forbidden = kube_errors.Forbidden
+Refused = kube_errors.Refused
 Unavailable = kube_errors.Unavailable
 
 
@@ -179,7 +181,7 @@ class Client:
         request = f"watch {path}"
         response = self._request("GET", path, query=query, timeout=WATCH_TIMEOUT + 15)
         if response.status >= 400:
-            raise kube_errors.refusal(request, response.status, _status(response, request))
+            raise _refusal(response, request)
         return Watch(response, request)
 
     def create(
@@ -191,7 +193,7 @@ class Client:
         dry_run: bool = False,
     ) -> Json:
         """The object as the server made it, or would make it."""
-        query = {"dryRun": "All"} if dry_run else None
+        query = _DRY_RUN if dry_run else None
         return self._call("POST", resource.path(namespace), body=body, query=query)
 
     def replace(
@@ -201,10 +203,14 @@ class Client:
         namespace: str | None = None,
         *,
         subresource: str | None = None,
+        dry_run: bool = False,
     ) -> Json:
-        """PUT: fails with Conflict unless the resource version is the current one."""
+        """PUT: fails with Conflict unless the resource version is the current one.
+
+        Gives the object as the server made it, or would make it.
+        """
         path = _sub(resource.path(namespace, body["metadata"]["name"]), subresource)
-        return self._call("PUT", path, body=body)
+        return self._call("PUT", path, body=body, query=_DRY_RUN if dry_run else None)
 
     def replace_status(self, resource: Resource, body: Json, namespace: str | None = None) -> Json:
         """PUT of the status alone."""
@@ -277,10 +283,9 @@ class Client:
     def _call(self, method: str, path: str, **options: Any) -> Json:
         """The object that is answered; `options` are those of `_request`."""
         response = self._request(method, path, **options)
-        document = _status(response, f"{method} {path}")
         if response.status >= 400:
-            raise kube_errors.refusal(f"{method} {path}", response.status, document)
-        return document
+            raise _refusal(response, f"{method} {path}")
+        return _status(response, f"{method} {path}")
 
     def _request(
         self,
@@ -359,6 +364,12 @@ def selectors(field_selector: str | None, label_selector: str | None) -> dict[st
 
 def _sub(path: str, subresource: str | None) -> str:
     return f"{path}/{subresource}" if subresource else path
+
+
+def _refusal(response: urllib3.BaseHTTPResponse, request: str) -> ApiError:
+    asked = response.headers.get("Retry-After")
+    document = _status(response, request)
+    return kube_errors.refusal(request, response.status, document, retry_after=asked)
 
 
 def _status(response: urllib3.BaseHTTPResponse, request: str) -> Json:

@@ -25,11 +25,12 @@ def reduced(
     keep: Callable[[kube.Json], T | None],
     namespace: str | None = None,
     *,
+    page: int | None = None,
     metadata_only: bool = False,
     field_selector: str | None = None,
     label_selector: str | None = None,
 ) -> list[T]:
-    """What `keep` makes of each object that matches, without None.
+    """What `keep` makes of each object that matches, without None. `page` is how many come at once.
 
     With `metadata_only` objects have `metadata`, and the rest only if the server cannot leave it
     out. All are as they were at one moment: where that is forgotten before the last page, they are
@@ -40,7 +41,7 @@ def reduced(
     """
     path = resource.path(namespace)
     query = kube.selectors(field_selector, label_selector)
-    query["limit"] = str(kube.PAGE if metadata_only else PAGE)
+    query["limit"] = str(kube.PAGE if metadata_only else page or PAGE)
     accept = METADATA if metadata_only else kube.JSON
     for _ in range(_TRIES - 1):
         try:

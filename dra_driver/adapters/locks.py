@@ -75,6 +75,14 @@ class Locks:
         with self._guard:
             return max(len(self._queues.get(name, ())) - 1, 0)
 
+    def is_held(self, name: str) -> bool:
+        """Whether somebody has the lock at this moment, here or in another instance."""
+        try:
+            with self.hold([name], patience.Patience(0), most=0):
+                return False
+        except Busy:
+            return True
+
     @contextlib.contextmanager
     def _one(self, wanted: "_Wanted", waiting: patience.Patience) -> Iterator[None]:
         turn = self._enter(wanted)

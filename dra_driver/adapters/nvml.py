@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import driver_root, nvml_codes, nvml_facts
+from dra_driver.adapters import driver_root, nvml_codes, nvml_facts, nvml_questions
 from dra_driver.model import devices
 
 SONAME = "libnvidia-ml.so.1"
@@ -123,12 +123,10 @@ class Nvml:
         """
         with self.session() as library:
             try:
-                gpus, failures = _read_all(library)
+                found = _read_all(library)
             except library.NVMLError as error:
                 raise self._unavailable(error) from error
-        return devices.Discovery(
-            gpus=tuple(sorted(gpus, key=lambda gpu: gpu.minor)), failures=tuple(failures)
-        )
+        return found
 
     def _import(self) -> Any:
         if self._library is None:
@@ -210,26 +208,36 @@ def _signature(place: driver_root.Place) -> tuple[object, ...] | None:
     return place.resolved, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def _read_all(library: Any) -> tuple[list[devices.Gpu], list[devices.GpuFailure]]:
+def _read_all(library: Any) -> devices.Discovery:
     """What answers and what does not. An error that is the driver's, not a GPU's, is raised."""
     gpus: list[devices.Gpu] = []
     failures: list[devices.GpuFailure] = []
+    answers = {}
     count = library.nvmlDeviceGetCount()
-    system = nvml_facts.read_system(library)
+    common = nvml_questions.Questions(library)
+    system = nvml_facts.read_system(common)
     for index in range(count):
         handle = None
+        asked = nvml_questions.Questions(library)
         try:
-            handle = library.nvmlDeviceGetHandleByIndex(index)
-            gpus.append(nvml_facts.read_gpu(library, index, handle, system))
+            handle = asked.nvmlDeviceGetHandleByIndex(index)
+            gpu = nvml_facts.read_gpu(asked, index, handle, system)
         except library.NVMLError as error:
             if error.value in nvml_codes.DRIVER_IS_GONE:
                 raise
-            reason = nvml_codes.describe(error)
-            failures.append(nvml_facts.failure(library, index, handle, reason))
+            reason, lost = nvml_codes.describe(error), error.value in nvml_codes.GPU_IS_GONE
+            failures.append(nvml_facts.failure(library, index, handle, reason, is_lost=lost))
         except nvml_facts.Lacking as error:
             found = nvml_facts.failure(library, index, handle, str(error), error.missing)
             failures.append(found)
         except (UnicodeDecodeError, errors.Rejected) as error:
             reason = f"NVML gave an answer that makes no sense: {error}"
             failures.append(nvml_facts.failure(library, index, handle, reason))
-    return gpus, failures
+        else:
+            gpus.append(gpu)
+            answers[gpu.uuid] = {**common.answers, **asked.answers}
+    return devices.Discovery(
+        gpus=tuple(sorted(gpus, key=lambda gpu: gpu.minor)),
+        failures=tuple(failures),
+        answers=answers,
+    )

@@ -29,6 +29,10 @@ class Code(enum.IntEnum):
     UNKNOWN = 999
 
 
+# What an answer about a GPU means (nvml.h, the comments of `nvmlReturn_t`). A code that is in none
+# of the sets, such as UNKNOWN ("an internal driver error occurred"), TIMEOUT, IRQ_ISSUE, MEMORY,
+# RESET_REQUIRED or NOT_READY, is the GPU failing for the moment: it may answer the next time.
+
 NO_SUCH_FACT = frozenset(
     {
         Code.INVALID_ARGUMENT,
@@ -39,10 +43,12 @@ NO_SUCH_FACT = frozenset(
         Code.NO_DATA,
         Code.ARGUMENT_VERSION_MISMATCH,
         Code.DEPRECATED,
-        Code.UNKNOWN,
     }
 )
-"""Answers that say: this GPU or driver does not have this fact. Any other is the GPU failing."""
+"""Answers that say: this GPU or driver does not have this fact, or does not tell it to us."""
+
+GPU_IS_GONE = frozenset({Code.GPU_IS_LOST})
+"""Answers that are certain: "fallen off the bus or has otherwise become inaccessible"."""
 
 DRIVER_IS_GONE = frozenset(
     {
@@ -52,7 +58,7 @@ DRIVER_IS_GONE = frozenset(
         Code.LIB_RM_VERSION_MISMATCH,
     }
 )
-"""Answers that are about the driver, whichever GPU was asked."""
+"""Answers that are about the driver, whichever GPU was asked. It may be on its way back."""
 
 _REMEDIES = {
     Code.UNINITIALIZED: "NVML was shut down by someone else in this process; it is opened again",

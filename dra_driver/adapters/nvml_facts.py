@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from dra_driver import errors
@@ -114,16 +114,20 @@ class _Reader:
             raise Lacking(missing)
         return found
 
-    def optional(self, function: str) -> Any:
+    def optional(self, function: str, absent: Collection[int] = nvml_codes.NO_SUCH_FACT) -> Any:
         """The answer, or None if there is no such fact. Other errors are raised."""
         if not hasattr(self._library, function):
             return None
         try:
             return self.required(function)
         except self._library.NVMLError as error:
-            if error.value not in nvml_codes.NO_SUCH_FACT:
+            if error.value not in absent:
                 raise
         return None
+
+    def told(self, function: str) -> Any:
+        """As `optional`, for what decides nothing: a GPU that keeps failing to tell it is there."""
+        return self.optional(function, nvml_codes.NO_SUCH_FACT | {nvml_codes.Code.UNKNOWN})
 
     def glimpse(self, function: str, convert: Callable[[Any], T]) -> T | None:
         """The answer, or None after any error: for what is told about a GPU that fails."""
@@ -152,8 +156,8 @@ class _Reader:
 def read_system(library: Any) -> System:
     """The versions of the driver and of the newest CUDA that it serves."""
     reader = _Reader(library)
-    version = reader.optional("nvmlSystemGetDriverVersion")
-    cuda = reader.optional("nvmlSystemGetCudaDriverVersion")
+    version = reader.told("nvmlSystemGetDriverVersion")
+    cuda = reader.told("nvmlSystemGetCudaDriverVersion")
     return System(
         driver_version=None if version is None else _text(version),
         cuda_driver_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
@@ -181,31 +185,37 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
         uuid=_uuid(known["nvmlDeviceGetUUID"]),
         product_name=_text(known["nvmlDeviceGetName"]),
         pci_address=_pci_address(known["nvmlDeviceGetPciInfo"]),
-        brand=_BRANDS.get(reader.optional("nvmlDeviceGetBrand")),
-        architecture=_ARCHITECTURES.get(reader.optional("nvmlDeviceGetArchitecture")),
+        brand=_BRANDS.get(reader.told("nvmlDeviceGetBrand")),
+        architecture=_ARCHITECTURES.get(reader.told("nvmlDeviceGetArchitecture")),
         compute_capability=None if capability is None else (capability[0], capability[1]),
         # None at all is what some cards say whose memory is the system's.
         memory_bytes=None if memory is None else memory.total or None,
         driver_version=system.driver_version,
         cuda_driver_version=system.cuda_driver_version,
-        addressing_mode=_ADDRESSING_MODES.get(reader.optional("nvmlDeviceGetAddressingMode")),
+        addressing_mode=_ADDRESSING_MODES.get(reader.told("nvmlDeviceGetAddressingMode")),
         mig_capable=mig_capable,
         mig_enabled=mig_enabled,
         mig_pending=mig_pending,
         virtualization=_VIRTUALIZATIONS.get(reader.optional("nvmlDeviceGetVirtualizationMode")),
-        persistence_mode=_bool(reader.optional("nvmlDeviceGetPersistenceMode")),
-        compute_mode=reader.optional("nvmlDeviceGetComputeMode"),
+        persistence_mode=_bool(reader.told("nvmlDeviceGetPersistenceMode")),
+        compute_mode=reader.told("nvmlDeviceGetComputeMode"),
         profiles=profiles,
         instances=instances,
     )
 
 
 def failure(
-    library: Any, index: int, handle: Any, reason: str, missing: tuple[str, ...] = ()
+    library: Any,
+    index: int,
+    handle: Any,
+    reason: str,
+    missing: tuple[str, ...] = (),
+    *,
+    is_lost: bool = False,
 ) -> devices.GpuFailure:
     """What is known of a GPU that cannot be used. `handle` is None if there was not even that."""
     if handle is None:
-        return devices.GpuFailure(index, None, None, reason)
+        return devices.GpuFailure(index, None, None, reason, missing, is_lost)
     reader = _Reader(library, handle)
     return devices.GpuFailure(
         index=index,
@@ -213,6 +223,7 @@ def failure(
         pci_address=reader.glimpse("nvmlDeviceGetPciInfo", _pci_address),
         reason=reason,
         missing=missing,
+        is_lost=is_lost,
     )
 
 

@@ -12,7 +12,7 @@ from dra_driver.model import mig
 
 _PREFIX = "MIG "
 
-NO_SUCH_PROFILE = nvml_codes.NO_SUCH_FACT - {nvml_codes.Code.UNKNOWN, nvml_codes.Code.NOT_FOUND}
+NO_SUCH_PROFILE = nvml_codes.NO_SUCH_FACT - {nvml_codes.Code.NOT_FOUND}
 """After any other answer the profile may be there, and its instances would count as gone."""
 
 _GONE = frozenset({nvml_codes.Code.NOT_FOUND, nvml_codes.Code.INVALID_ARGUMENT})

@@ -4,6 +4,7 @@ A process that ends would be started again and again, ever less often, and tell 
 """
 
 import threading
+import time
 from collections.abc import Callable
 
 from dra_driver import errors
@@ -18,6 +19,32 @@ Hindrance = Callable[[], str | None]
 """What is in the way, and what to do about it; None if nothing is."""
 Tell = Callable[[str], None]
 """Is told what is waited for, once for each reason."""
+
+
+class Seldom:
+    """A hindrance that costs others something to look at: the less often, the longer it lasts."""
+
+    def __init__(
+        self, hindrance: Hindrance, *, first: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """It is looked at again after `first` seconds, later after up to `LAST_PAUSE`."""
+        self._hindrance = hindrance
+        self._first = first
+        self._clock = clock
+        self._pause = first
+        self._due = clock()
+        self._found: str | None = None
+
+    def __call__(self) -> str | None:
+        """What was in the way when that was looked at last."""
+        now = self._clock()
+        if self._found is None:
+            self._pause, self._due = self._first, now
+        if now >= self._due:
+            self._found = self._hindrance()
+            self._due = self._clock() + self._pause
+            self._pause = min(self._pause * 2, LAST_PAUSE)
+        return self._found
 
 
 def nothing_in_the_way(

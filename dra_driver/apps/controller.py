@@ -8,6 +8,7 @@ of a large cluster are more than the memory that a controller should have.
 import dataclasses
 import datetime as dt
 import functools
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from dra_driver import controller_settings, errors, telemetry
 from dra_driver.adapters import http_server, kube, kube_reducing
 from dra_driver.apps import leading, pages
 from dra_driver.logic import leftovers, mps_pod, publishing
-from dra_driver.model import claims
+from dra_driver.model import backoff, claims
 
 COMPONENT = "dra-driver-controller"
 _STUCK_SECONDS = 120.0
@@ -174,14 +175,21 @@ class Sweeper:
 class Controller:
     """One loop: hold the lease, and sweep while it is held."""
 
-    def __init__(self, config: controller_settings.Controller, client: kube.Client) -> None:
-        """Listens at once, and answers after `start`.
+    def __init__(
+        self,
+        config: controller_settings.Controller,
+        client: kube.Client,
+        *,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Listens at once, and answers after `start`. `chance` spreads the rounds.
 
         Raises:
             errors.Fatal: the address cannot be had.
         """
         self._config = config
         self._client = client
+        self._chance = chance
         self._metrics = telemetry.ControllerMetrics(config.driver_name)
         self._candidate = leading.Candidate(
             client,
@@ -211,7 +219,7 @@ class Controller:
         try:
             while not stop.is_set():
                 self.round()
-                stop.wait(self._config.retry_seconds)
+                stop.wait(self.pause())
         finally:
             self.stop()
 
@@ -226,6 +234,15 @@ class Controller:
         self._candidate.release()
         self._server.stop()
         self._client.close()
+
+    def pause(self) -> float:
+        """Seconds until the next round.
+
+        One that leads does not wait as long as the API server asks for: the lease would run out.
+        """
+        seconds = self._config.retry_seconds
+        asked = None if self._candidate.leads else self._candidate.asked
+        return backoff.Schedule(seconds, seconds).pause(1, chance=self._chance(), asked=asked)
 
     def round(self) -> None:
         """Renew the lease, and sweep if that is due."""

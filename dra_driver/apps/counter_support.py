@@ -81,6 +81,9 @@ class CounterSupport:
                 self._log.warning(
                     "the API server refuses counters of partitions", reason=answer.detail
                 )
+                # It says nothing of the feature gate, and may pass: a role that is not read yet, a
+                # webhook that is starting. What is published stays.
+                return self._layout
             case Hindrance.DROPPED if not self._told:
                 self._told = True
                 self._log.warning(

@@ -8,6 +8,7 @@ DRAResourceClaimGranularStatusAuthorization).
 
 import dataclasses
 import datetime as dt
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters import kube
 from dra_driver.apps import fetching
 from dra_driver.logic import device_status
-from dra_driver.model import claims
+from dra_driver.model import backoff, claims
 
 DeviceReport = device_status.DeviceReport
 
@@ -35,7 +36,7 @@ _UNPROCESSABLE = 422
 class _Pending:
     ref: claims.ClaimRef
     reports: tuple[DeviceReport, ...]
-    backoff: float
+    tries: backoff.Backoff
     due: float = 0.0
 
 
@@ -53,12 +54,14 @@ class DeviceStatusWriter:
         driver_name: str,
         *,
         now: Callable[[], str] = _now,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """`now` gives the time as RFC 3339 text, in UTC and seconds."""
+        """`now` gives the time as RFC 3339 text, in UTC and seconds; `chance` spreads pauses."""
         self._client = client
         self._source = source
         self._driver_name = driver_name
         self._now = now
+        self._chance = chance
         self._log = telemetry.logger("device-status")
         self._lock = threading.Condition()
         self._pending: dict[str, _Pending] = {}
@@ -92,7 +95,9 @@ class DeviceStatusWriter:
             if self._end is not None:
                 return
             self._pending.pop(ref.uid, None)
-            self._pending[ref.uid] = _Pending(ref, tuple(reports), FIRST_BACKOFF)
+            schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
+            tries = backoff.Backoff(schedule, self._chance)
+            self._pending[ref.uid] = _Pending(ref, tuple(reports), tries)
             if len(self._pending) > CAPACITY:
                 oldest = self._pending.pop(next(iter(self._pending)))
             self._lock.notify_all()
@@ -143,12 +148,12 @@ class DeviceStatusWriter:
     def _attempt(self, item: _Pending) -> None:
         try:
             self._write(item)
-        except kube.Conflict:
+        except kube.Conflict as error:
             # It has changed since it was read.
-            self._again(item)
+            self._again(item, error)
         except errors.Retryable as error:
             self._tell("away", "device status not written; trying again", reason=str(error))
-            self._again(item)
+            self._again(item, error)
         except kube.ApiError as error:
             self._refused(item, error)
         except errors.DriverError as error:
@@ -203,7 +208,7 @@ class DeviceStatusWriter:
         else:
             self._log.warning("device status refused", claim=str(item.ref), reason=str(error))
 
-    def _again(self, item: _Pending) -> None:
+    def _again(self, item: _Pending, error: errors.DriverError) -> None:
         """Write it later, unless there is a later report by now, or the driver ends."""
         with self._lock:
             if self._end is not None:
@@ -211,8 +216,7 @@ class DeviceStatusWriter:
                 # What did not work once is not waited for.
                 self._end = min(self._end, time.monotonic())
             elif item.ref.uid not in self._pending:
-                item.due = time.monotonic() + item.backoff
-                item.backoff = min(item.backoff * 2, LAST_BACKOFF)
+                item.due = time.monotonic() + item.tries.failed(error)
                 self._pending[item.ref.uid] = item
 
     def _deadline(self) -> float:

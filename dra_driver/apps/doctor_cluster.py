@@ -26,9 +26,12 @@ _FIRST_SECONDS = 5.0
 
 
 def findings(
-    config: settings.KubeletPlugin, *, partitions: bool, user_agent: str
+    config: settings.KubeletPlugin, *, partitions: bool, gates: bool = True, user_agent: str
 ) -> list[diagnosis.Finding]:
-    """All of them, until one makes the others moot. `partitions`: the node has some to offer."""
+    """All of them, until one makes the others moot. `partitions`: the node has some to offer.
+
+    Without `gates` the API server is not asked for feature gates without which less is offered.
+    """
     source = str(config.kubeconfig) if config.kubeconfig else "service account of the pod"
     try:
         client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
@@ -42,13 +45,18 @@ def findings(
             )
         ]
     try:
-        return list(_asked(client, config, source, partitions=partitions))
+        return list(_asked(client, config, source, partitions=partitions, gates=gates))
     finally:
         client.close()
 
 
 def _asked(
-    client: kube.Client, config: settings.KubeletPlugin, source: str, *, partitions: bool
+    client: kube.Client,
+    config: settings.KubeletPlugin,
+    source: str,
+    *,
+    partitions: bool,
+    gates: bool,
 ) -> Iterator[diagnosis.Finding]:
     try:
         about = client.get_path("/version", timeout=_FIRST_SECONDS)
@@ -59,7 +67,7 @@ def _asked(
         yield _versions(served, version)
         if version is None:
             return
-        yield from _slices(client, config, version, release, partitions=partitions)
+        yield from _slices(client, config, version, release, partitions=partitions, gates=gates)
     except kube.ApiError as error:
         yield diagnosis.problem(
             "API server",
@@ -91,6 +99,7 @@ def _slices(
     release: str,
     *,
     partitions: bool,
+    gates: bool,
 ) -> Iterator[diagnosis.Finding]:
     request = f"get nodes {config.node_name}"
     try:
@@ -111,7 +120,7 @@ def _slices(
     owner = publishing.Owner(config.driver_name, config.node_name, node["metadata"]["uid"])
     written = _written(client, owner, version)
     yield written
-    if written.level is diagnosis.Level.PROBLEM:
+    if written.level is diagnosis.Level.PROBLEM or not gates:
         return
     answer = counter_support.ask(client, owner, version)
     yield diagnosis.counters(_hindrance(answer), looked_at=_DRY_RUN, needed=partitions)

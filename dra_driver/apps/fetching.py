@@ -1,13 +1,15 @@
 """Claims from the API server, with patience: an error costs the pod more than a minute."""
 
 import dataclasses
+import random
 import threading
 import time
+from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube, patience
-from dra_driver.logic import publishing
-from dra_driver.model import claims
+from dra_driver.adapters import kube, kube_reducing, patience
+from dra_driver.logic import planning, publishing
+from dra_driver.model import backoff, claims
 
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 2.0
@@ -19,9 +21,16 @@ LAST_TRY = 0.5
 class ApiClaims:
     """Reads claims in whichever API version the server offers. Nothing limits the rate here."""
 
-    def __init__(self, client: kube.Client, stopping: threading.Event) -> None:
-        """Once `stopping` is set, nothing is tried again."""
+    def __init__(
+        self,
+        client: kube.Client,
+        stopping: threading.Event,
+        *,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Once `stopping` is set, nothing is tried again. `chance` spreads the pauses."""
         self._client = client
+        self._chance = chance
         self._resource: kube.Resource | None = None
         self._stopping = stopping
         self._log = telemetry.logger("claims")
@@ -33,17 +42,17 @@ class ApiClaims:
         if not ref.name:
             # A record that was rebuilt without the API knows the UID only.
             return None
-        backoff = FIRST_BACKOFF
+        tries = backoff.Backoff(backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF), self._chance)
         while True:
             try:
                 body = self.read(ref, waiting.deadline)
                 return None if body is None else claims.parse_outcome(body)
             except errors.Retryable as error:
-                if backoff > waiting.left or self._stopping.is_set():
+                pause = tries.failed(error)
+                if pause > waiting.left or self._stopping.is_set():
                     raise
                 self._log.info("claim not read; trying again", reason=str(error))
-            waiting.sleep(backoff)
-            backoff = min(backoff * 2, LAST_BACKOFF)
+            waiting.sleep(pause)
 
     def read(self, ref: claims.ClaimRef, deadline: float) -> kube.Json | None:
         """The object of that namespace and name as served, or None where there is none; one try.
@@ -67,19 +76,27 @@ class ApiClaims:
             f"the API server no longer offers {kube.RESOURCE_GROUP}/{resource.version}"
         )
 
-    def everywhere(self) -> list[claims.ResourceClaim]:
-        """All claims of the cluster.
+    def concerning(self, node: planning.Node, uids: Collection[str]) -> list[claims.ResourceClaim]:
+        """The claims that have devices of the node, or one of these UIDs.
+
+        All claims of the cluster are read for that, a page at a time: no API server tells claims
+        apart by what they have.
 
         Raises:
             errors.DriverError: the list is not to be had now.
         """
+
+        def keep(body: kube.Json) -> claims.ResourceClaim | None:
+            concerned = body["metadata"]["uid"] in uids or _is_here(body, node)
+            return claims.parse_outcome(body) if concerned else None
+
+        resource = self._claims(kube.REQUEST_TIMEOUT)
         try:
-            items, _ = self._client.list(self._claims(kube.REQUEST_TIMEOUT))
+            return kube_reducing.reduced(self._client, resource, keep, page=kube.PAGE)
         except kube.NotFound:
             # The server was upgraded under us: the next try asks for its versions.
             self._resource = None
             raise
-        return [claims.parse_outcome(item) for item in items]
 
     def _claims(self, timeout: float) -> kube.Resource:
         # Read once: another thread may forget it at any moment.
@@ -91,6 +108,14 @@ class ApiClaims:
                 raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
             self._resource = resource = dataclasses.replace(kube.CLAIMS, version=version)
         return resource
+
+
+def _is_here(body: kube.Json, node: planning.Node) -> bool:
+    allocation = (body.get("status") or {}).get("allocation") or {}
+    return any(
+        (result["driver"], result["pool"]) == (node.driver_name, node.pool)
+        for result in (allocation.get("devices") or {}).get("results") or ()
+    )
 
 
 def _timeout(deadline: float) -> float:

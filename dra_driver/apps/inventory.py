@@ -9,11 +9,13 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, ledgers, nvml, sysfs
 from dra_driver.apps import names
-from dra_driver.logic import catalog, naming, planning
+from dra_driver.logic import catalog, naming, planning, sightings
 from dra_driver.model import claims, devices, mig, shares
 
 STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
+LOOK_AGAIN = 1.0
+"""Seconds until a look is confirmed that something has failed at, at most."""
 LEAST_LOOK = 2.0
 """Seconds that a look may take that somebody waits for, also at the end of a call."""
 SLOW = (
@@ -41,7 +43,7 @@ class Snapshot:
     `cards` are the GPUs that answer, with what can be had of them; `lost` are devices by name whose
     GPU was seen earlier and is not there now; `failures` tells of GPUs that do not answer, or not
     enough, or of which nobody knows what to do with them. `problem` says why nothing could be seen
-    at all.
+    at all. `doubts` say why some cards are as they were seen earlier: those are looked at soon.
     `names` is what is remembered of names; `nameless` says why cards have none yet, by UUID.
     """
 
@@ -49,6 +51,7 @@ class Snapshot:
     lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
     failures: tuple[str, ...] = ()
     problem: str | None = None
+    doubts: tuple[str, ...] = ()
     names: naming.Memory = dataclasses.field(default_factory=dict)
     nameless: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -61,6 +64,8 @@ class Snapshot:
         """Why the device is not offered; None where it is, or where nothing is known."""
         if self.nameless and name not in self.offered:
             return f"device {name!r} is not known for now: {next(iter(self.nameless.values()))}"
+        if self.doubts and name not in self.offered:
+            return f"device {name!r} is not known for now. {self.doubts[0]}"
         card = devices.card_of(name)
         notes = [one.note for one in self.cards if one.note is not None and one.name == card]
         if self.problem is None and notes and name not in self.offered:
@@ -97,7 +102,8 @@ class Looking:
     """How to look: where GPUs and their places are found, and what may be made of each.
 
     `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected;
-    `fill` adds to GPUs what NVML does not tell.
+    `fill` adds to GPUs what NVML does not tell. `is_busy` tells of a card, by its name, whether a
+    claim is at work on it.
     """
 
     source: Source
@@ -107,6 +113,18 @@ class Looking:
     shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
     fill: Callable[[Iterable[devices.Gpu]], Iterable[devices.Gpu]] = lambda gpus: gpus
     named: names.Namer = names.by_minor
+    is_busy: Callable[[str], bool] = lambda _: False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Fresh:
+    """What one look finds, before it is weighed. `there`: the UUIDs of all GPUs that answered."""
+
+    look: sightings.Look
+    there: frozenset[str] = frozenset()
+    failures: tuple[str, ...] = ()
+    names: naming.Memory = dataclasses.field(default_factory=dict)
+    nameless: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Inventory:
@@ -121,9 +139,12 @@ class Inventory:
     ) -> None:
         self._looking_at = looking
         self._interval = interval
+        self._patience = min(interval, LOOK_AGAIN)
         self._on_change = on_change
         self._log = telemetry.logger("inventory")
         self._looking = threading.Lock()
+        self._known = sightings.Known()
+        self._odd_since: float | None = None
         self._snapshot = Snapshot()
         self._first = threading.Event()
         self._stop = threading.Event()
@@ -183,6 +204,8 @@ class Inventory:
                 after = self._see(before)
             except nvml.Outdated:
                 return before
+            if after is None:
+                return before
             if after != before or not self._first.is_set():
                 self._snapshot = after
                 self._tell(before, after)
@@ -196,27 +219,61 @@ class Inventory:
                 self.look()
             except Exception:  # noqa: BLE001 - a thread that ends would see no GPU ever again
                 self._log.exception("looking for GPUs failed unexpectedly")
-            self._stop.wait(self._interval)
+            soon = self._known.doubts or not self._first.is_set()
+            self._stop.wait(self._patience if soon else self._interval)
 
-    def _see(self, before: Snapshot) -> Snapshot:
-        """What there is; what was there before, where the disk does not tell what is ours of it."""
+    def _see(self, before: Snapshot) -> Snapshot | None:
+        """What counts from now on; None where a first look has to be confirmed.
+
+        What was there before, where the disk does not tell what is ours of it.
+        """
         try:
-            return self._seen(before)
+            fresh = self._fresh(before)
         except files.TROUBLE as error:
             self._log.warning("GPUs cannot be looked at for now", reason=str(error))
             if before.cards:
                 return before
             return Snapshot(lost=before.lost, problem=str(error))
+        now, look = time.monotonic(), fresh.look
+        self._known = sightings.weighed(
+            self._known, look, now=now, patience=self._patience, is_busy=self._looking_at.is_busy
+        )
+        if self._is_to_be_confirmed(look, now):
+            return None
+        cards, doubts = self._known.cards, self._known.doubts
+        there = fresh.there | {card.gpu.uuid for card in cards}
+        earlier = {**before.lost, **before.offered}
+        return Snapshot(
+            cards,
+            {name: offer for name, offer in earlier.items() if offer.gpu.uuid not in there},
+            tuple(text for text in fresh.failures if text not in doubts),
+            None if cards else look.problem,
+            doubts,
+            fresh.names,
+            fresh.nameless,
+        )
 
-    def _seen(self, before: Snapshot) -> Snapshot:
-        known = {**before.lost, **before.offered}
-        ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in before.cards}
+    def _is_to_be_confirmed(self, look: sightings.Look, now: float) -> bool:
+        """Whether it is a first look at which something failed.
+
+        What is published is from an earlier life of the driver, and not known here.
+        """
+        if self._first.is_set() or not look.is_odd:
+            return False
+        if self._odd_since is None:
+            self._odd_since = now
+        return now - self._odd_since < self._patience
+
+    def _fresh(self, before: Snapshot) -> _Fresh:
+        """What there is to see now. A driver that does not answer renames nothing."""
+        ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in self._known.cards}
         try:
             discovery = self._looking_at.source.discover()
         except nvml.Outdated:
             raise
         except errors.Retryable as error:
-            return Snapshot(lost=known, problem=str(error), names=before.names)
+            look = sightings.Look(problem=str(error))
+            return _Fresh(look, names=before.names, nameless=before.nameless)
         named = self._looking_at.named(discovery)
         failures = [*(str(failure) for failure in discovery.failures), *named.nameless.values()]
         cards = []
@@ -227,10 +284,12 @@ class Inventory:
                 raise
             except errors.Rejected as error:
                 failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
-        there = {gpu.uuid for gpu in discovery.gpus}
-        lost = {name: offer for name, offer in known.items() if offer.gpu.uuid not in there}
-        return Snapshot(
-            tuple(cards), lost, tuple(failures), names=named.memory, nameless=named.nameless
+        return _Fresh(
+            sightings.Look(tuple(cards), discovery.failures, discovery.answers),
+            frozenset(gpu.uuid for gpu in discovery.gpus),
+            tuple(failures),
+            named.memory,
+            named.nameless,
         )
 
     def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:
@@ -256,6 +315,10 @@ class Inventory:
         if after.problem is not None:
             self._log.warning(
                 "no GPU can be seen; looking again", reason=after.problem, seconds=self._interval
+            )
+        for doubt in after.doubts:
+            self._log.info(
+                "a GPU was not seen as before; looking again", reason=doubt, seconds=self._patience
             )
         for failure in after.failures:
             self._log.warning("GPU is not offered", reason=failure)

@@ -133,14 +133,16 @@ class KubeletPlugin:
             log = self._log.info if reason == serving.STARTING else self._log.warning
             log("waiting", reason=succession.DEFERS + reason)
 
-        if succession.wait(self._config, self._lacks, tell, stop):
+        # Others wait for the API server, too.
+        lacks = awaiting.Seldom(self._lacks_in_cluster, first=succession.LOOK_AGAIN)
+        if succession.wait(self._config, lambda: self._service.hindrance() or lacks(), tell, stop):
             self._standing.take_over(self._has_older)
             self._register(stop)
 
-    def _lacks(self) -> str | None:
-        """What this instance lacks to do the work of an older one."""
+    def _lacks_in_cluster(self) -> str | None:
+        """What would keep this instance from publishing in place of an older one."""
         agent = self._agent
-        return self._service.hindrance() or (agent.lacks() if agent is not None else None)
+        return agent.lacks() if agent is not None else None
 
     def _register(self, stop: threading.Event) -> bool:
         """Let the kubelet, and the publisher, take this instance for the one that serves."""

@@ -27,12 +27,18 @@ class Candidate:
         self._seconds = seconds
         self._sighting: leases.Sighting | None = None
         self._renewed: float | None = None
+        self._asked: float | None = None
         self._log = telemetry.logger("election")
 
     @property
     def leads(self) -> bool:
         """Whether the lease is this candidate's for now: it was renewed, and has not run out."""
         return self._renewed is not None and time.monotonic() - self._renewed < self._seconds
+
+    @property
+    def asked(self) -> float | None:
+        """Seconds after which the API server wants to be asked again; None if it does not say."""
+        return self._asked
 
     def try_to_lead(self) -> bool:
         """Take the lease, or renew it; whether this candidate leads then.
@@ -41,12 +47,14 @@ class Candidate:
         """
         led = self.leads
         begun = time.monotonic()
+        self._asked = None
         try:
             if self._write():
                 self._renewed = begun
             else:
                 self._renewed = None
         except errors.DriverError as error:
+            self._asked = getattr(error, "retry_after", None)
             self._log.warning("the lease is not renewed", reason=str(error), leading=self.leads)
         if self.leads is not led:
             self._log.info("leading" if self.leads else "not leading", identity=self._identity)

@@ -47,26 +47,26 @@ class Mender:
         candidates = contents.damaged.keys() | (written - contents.records.keys())
         return [uid for uid in sorted(candidates) if self._rebuilder.loss(uid) is not None]
 
-    def mend(self, everywhere: Mapping[str, claims.ResourceClaim] | None = None) -> None:
+    def mend(self, found: Mapping[str, claims.ResourceClaim] | None = None) -> None:
         """Rebuild what is lost.
 
-        `everywhere` are all claims of the cluster by UID. Without them a claim of which its spec
-        tells nothing stays lost.
+        `found` are the claims of the cluster that have devices of this node, by UID. Without them a
+        claim of which its spec tells nothing stays lost.
         """
         for uid in self.lost():
             try:
                 with self.claim(uid):
-                    self._mend(uid, everywhere)
+                    self._mend(uid, found)
             except errors.DriverError as error:
                 self._log.warning(
                     "record of a claim not rebuilt for now", claim_uid=uid, reason=str(error)
                 )
 
-    def _mend(self, uid: str, everywhere: Mapping[str, claims.ResourceClaim] | None) -> None:
+    def _mend(self, uid: str, found: Mapping[str, claims.ResourceClaim] | None) -> None:
         # Another instance, or a call, may have been busy with the claim during the first look.
         reason = self._rebuilder.loss(uid)
-        claim = everywhere.get(uid) if everywhere is not None else None
-        if reason is None or (everywhere is None and self._rebuilder.guess(uid) is None):
+        claim = found.get(uid) if found is not None else None
+        if reason is None or (found is None and self._rebuilder.guess(uid) is None):
             return
         if self._rebuilder.rebuild(uid, reason, claim) is None:
             self.drop(uid)

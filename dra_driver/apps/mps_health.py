@@ -79,6 +79,11 @@ class Health:
         with self._guard:
             return {domain: text for down in self._told.values() for domain, text in down.items()}
 
+    def told_of(self, record: prepared.Record) -> Down:
+        """What was told last of the claim's daemons."""
+        with self._guard:
+            return self._told.get(record.uid, {})
+
     def down(self, record: prepared.Record) -> Down:
         """What is wrong with the claim's daemons now; from now on that counts as told."""
         found = {use.domain: self._trouble(use.domain) for use in record.sharing.mps}

@@ -115,7 +115,7 @@ class Names:
             self._quiet = {name: self._quiet.get(name, now) for name in unneeded - still}
             return bool(self._ripe())
 
-    def rebuild(self, _everywhere: Mapping[str, claims.ResourceClaim]) -> None:
+    def rebuild(self, _found: Mapping[str, claims.ResourceClaim]) -> None:
         """Claims tell of names what they were allocated to, and not which cards these were."""
 
     def remove(self, allocated: frozenset[str]) -> None:

@@ -6,6 +6,7 @@ should wait for them.
 
 import collections
 import dataclasses
+import functools
 import pathlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,8 +35,10 @@ from dra_driver.apps import (
     describing,
     device_status,
     device_users,
+    directory_watch,
     doctor_cluster,
     fetching,
+    gpu_health,
     inventory,
     mending,
     mps_health,
@@ -117,6 +120,7 @@ class NodeAgent:
         self._is_ready = False
         # Whoever looks last tells last: what is told stays told until something changes.
         self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
         boot_id = boots.current(config.boot_id_file)
@@ -137,8 +141,12 @@ class NodeAgent:
             missing=hardware.missing,
             published=lambda: self._publisher.wait_published(0) or not self._is_newest(),
             ask=self._why_unpublished,
+            vanished=directory_watch.DirectoryWatch(config).trouble,
+            refusal=lambda: self._publisher.refusal,
+            left_out=lambda: self._publisher.left_out,
         )
         metrics.published_if(lambda: self._publisher.wait_published(0))
+        metrics.refused_are(lambda: len(self._publisher.left_out))
         self._claims = fetching.ApiClaims(self._client, self._stop)
         self._statuses = device_status.DeviceStatusWriter(
             self._client, self._claims, config.driver_name
@@ -149,6 +157,7 @@ class NodeAgent:
         self._effects = self._make_effects(hardware, launcher)
         self._card_upkeep = self._make_card_upkeep()
         self._health = self._make_health(launcher)
+        self._gpu_health = gpu_health.GpuHealth(self._gpus, on_change=self._report_gone)
         self._preparer = self._make_preparer()
         self._mender = mending.Mender(self._node, self._store, self._gpus.current)
         self._users = device_users.DeviceUsers(
@@ -191,7 +200,11 @@ class NodeAgent:
         """Start everything, in order; `ready` is called when claims can be prepared."""
         self._gpus.start()
         self._gpus.wait_first(WAIT_FOR_GPUS)
-        recovering.Recovery(self._store, self._mender, self._claims.everywhere).run()
+        recovering.Recovery(
+            self._store,
+            self._mender,
+            functools.partial(self._claims.concerning, self._node),
+        ).run()
         self._books.drop_earlier_boots()
         self._restorer.look()
         self._orphans.remove_daemons()
@@ -247,6 +260,7 @@ class NodeAgent:
                 claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
             )
             self._tell_health(known)
+            self._gpu_health.tell(known)
         self._publisher.changed()
         self._readiness.changed()
 
@@ -276,7 +290,9 @@ class NodeAgent:
         return diagnosis.hindrance(self._doctor()) or said
 
     def _doctor(self) -> Iterable[diagnosis.Finding]:
-        return doctor_cluster.findings(self._config, partitions=False, user_agent=self._user_agent)
+        return doctor_cluster.findings(
+            self._config, partitions=False, gates=False, user_agent=self._user_agent
+        )
 
     def _is_newest(self) -> bool:
         return self._instance is not None and self._instance.is_newest()
@@ -287,8 +303,16 @@ class NodeAgent:
     def _report(self, record: prepared.Record) -> None:
         self._report_down(record, self._health.down(record))
 
+    def _report_gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
+        with self._reporting:
+            down = self._health.told_of(record)
+            self._statuses.report(record.ref, reports.of_record(record, down, gone))
+
     def _report_down(self, record: prepared.Record, down: mps_health.Down) -> None:
-        self._statuses.report(record.ref, reports.of_record(record, down))
+        # What is found out later is reported later.
+        with self._reporting:
+            gone = self._gpu_health.gone(record)
+            self._statuses.report(record.ref, reports.of_record(record, down, gone))
         if record.sharing.mps:
             with self._telling:
                 self._tell_health(self._known())
@@ -307,6 +331,7 @@ class NodeAgent:
             per_gpu.division(config),
             time_slice_probe.Probe(hardware.with_time_slices).filled,
             self._names.named,
+            is_busy=self._store.locks.is_held,
         )
         return inventory.Inventory(looking, interval=config.rescan_seconds, on_change=self._changed)
 

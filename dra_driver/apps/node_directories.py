@@ -10,6 +10,9 @@ from dra_driver import settings
 from dra_driver.adapters import directories
 from dra_driver.logic import diagnosis
 
+ONLY_ANEW = "Only a new container of the plugin mends that"
+"""In what the liveness probe is told, too."""
+
 
 def of_sockets(config: settings.KubeletPlugin) -> list[diagnosis.Finding]:
     """Those in which the kubelet looks for sockets: the kubelet's own, and that of the plugin."""

@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters import records
 from dra_driver.apps import inventory
 from dra_driver.logic import catalog, naming, offering, packing, publishing
@@ -40,11 +40,17 @@ class Offers:
         self._log = telemetry.logger("offers")
 
     def wanted(
-        self, published: Sequence[slices.Device], layout: publishing.Layout
+        self,
+        published: Sequence[slices.Device],
+        layout: publishing.Layout,
+        refused: Collection[str] = frozenset(),
     ) -> Sequence[publishing.Content] | None:
-        """See `publishing.Publisher`; None until the GPUs have been looked at.
+        """See `publishing.Wanted`; None until the GPUs have been looked at.
 
         And while what is published may be all that tells how a card is called.
+
+        Raises:
+            errors.Retryable: what claims have cannot be read, so it is not known what may go.
         """
         if not self._gpus.wait_first(0):
             return None
@@ -52,15 +58,9 @@ class Offers:
         nameless = snapshot.nameless.keys()
         if nameless and nameless & naming.cards(naming.published(published)):
             return None
-        held = frozenset(
-            device.device
-            for record in self._known.contents().records.values()
-            for device in record.devices
-            if not device.admin_access
-        )
-        state = offering.State(snapshot.lost, held, published)
+        state = offering.State(snapshot.lost, self._held(published, snapshot), published)
         self._tell_unoffered(snapshot.cards, layout)
-        listed = self._listing(snapshot, layout)
+        listed = self._listing(snapshot, layout, refused)
         best = offering.offer(listed, state, self._policy_of(may_reorder=True))
         if not _reorders(best, published):
             return best
@@ -76,9 +76,32 @@ class Offers:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _listing(self, snapshot: inventory.Snapshot, layout: publishing.Layout) -> offering.Listing:
-        if snapshot is not self._snapshot or layout is not self._listed.layout:
-            self._snapshot, self._listed = snapshot, offering.listing(snapshot.cards, layout)
+    def _held(
+        self, published: Sequence[slices.Device], snapshot: inventory.Snapshot
+    ) -> frozenset[str]:
+        """The devices that claims have, or may have."""
+        try:
+            known = self._known.contents()
+        except OSError as error:
+            raise errors.Retryable(f"the records of claims cannot be read: {error}") from error
+        held = {
+            device.device
+            for record in known.records.values()
+            for device in record.devices
+            if not device.admin_access
+        }
+        if known.damaged:
+            # What those claims have is not known: nothing that is published goes meanwhile.
+            held |= {device.name for device in published} - snapshot.offered.keys()
+        return frozenset(held)
+
+    def _listing(
+        self, snapshot: inventory.Snapshot, layout: publishing.Layout, refused: Collection[str]
+    ) -> offering.Listing:
+        known = (self._snapshot, self._listed.layout, self._listed.refused)
+        if snapshot is not known[0] or (layout, refused) != known[1:]:
+            self._snapshot = snapshot
+            self._listed = offering.listing(snapshot.cards, layout, refused)
         return self._listed
 
     def _policy_of(self, *, may_reorder: bool) -> offering.Policy:

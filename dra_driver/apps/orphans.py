@@ -60,9 +60,9 @@ class Orphans:
             self._is_to_adopt(card) or made[card.gpu.uuid] - _claimed(card, known) for card in cards
         )
 
-    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
-        """Rebuild the records that are lost, with all claims of the cluster by UID."""
-        self._mender.mend(everywhere)
+    def rebuild(self, found: Mapping[str, claims.ResourceClaim]) -> None:
+        """Rebuild the records that are lost, with the claims that have devices here, by UID."""
+        self._mender.mend(found)
 
     def remove_daemons(self) -> None:
         """Stop the MPS daemons that no record has, and no process uses.

@@ -13,7 +13,8 @@ def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> No
 
     Raises:
         errors.Retryable: one does not answer, or does for another driver; or, unless that is
-            allowed, claims cannot be prepared yet. The text says why.
+            allowed, claims cannot be prepared yet. The text says why. What only a new container
+            mends is never allowed.
     """
     try:
         _check_registration(config)
@@ -23,7 +24,7 @@ def check(config: settings.KubeletPlugin, *, allow_starting: bool = False) -> No
         if not problem:
             raise
         allow_starting = allow_starting and lives
-    if problem and not allow_starting:
+    if problem and (not allow_starting or node_directories.ONLY_ANEW in problem):
         raise errors.Retryable(f"{config.service_socket}: {problem}")
 
 

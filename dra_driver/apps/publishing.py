@@ -2,16 +2,17 @@
 
 import contextlib
 import dataclasses
-import re
+import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
-from dra_driver.apps import counter_support
+from dra_driver.apps import counter_support, slice_writer
 from dra_driver.logic import publishing
-from dra_driver.model import slices
+from dra_driver.model import backoff, slices
 
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
@@ -23,7 +24,8 @@ LOOK_AGAIN = 30.0
 PAUSE = 0.05
 """Seconds between two looks, at least: claims that come in a row are published together, and what
 they change is not worked out while the next is prepared."""
-_COUNTERS = re.compile(r"\b(sharedCounters|consumesCounters)\b")
+_ROUNDS = 100
+"""How often what is left after a refusal may be refused in its turn, at one look."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,15 +39,28 @@ class Identity:
 _Versions = tuple[tuple[str, str], ...]
 """Names and resource versions of slices."""
 
-Wanted = Callable[[Sequence[slices.Device], publishing.Layout], Sequence[publishing.Content] | None]
+
+class Wanted(Protocol):
+    """What is to be published."""
+
+    def __call__(
+        self,
+        published: Sequence[slices.Device],
+        layout: publishing.Layout,
+        refused: Collection[str],
+    ) -> Sequence[publishing.Content] | None:
+        """None while that is not known.
+
+        `published` are the devices that are published now, `layout` is where counters may be, and
+        `refused` are the marks (`refusals.mark`) of what the API server refuses.
+        """
 
 
 class Publisher:
     """A thread that writes slices whenever what is wanted and what is there differ.
 
-    `wanted` gives what to publish, or None while that is not known; it is handed the devices that
-    are published now, and where counters may be. `may_publish` tells whether this instance is the
-    one that publishes (of two during a rolling update, the newer is).
+    `may_publish` tells whether this instance is the one that publishes (of two during a rolling
+    update, the newer is). `chance` spreads the pauses after failures.
     """
 
     def __init__(
@@ -56,26 +71,27 @@ class Publisher:
         wanted: Wanted,
         may_publish: Callable[[], bool],
         on_error: Callable[[], None],
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._identity = identity
         self._wanted = wanted
         self._may_publish = may_publish
         self._on_error = on_error
+        self._chance = chance
         self._log = telemetry.logger("publisher")
         self._counters = counter_support.CounterSupport(client)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._published = threading.Event()
         self._withdrawn = threading.Event()
-        self._accepted: dict[str, publishing.Json] = {}
-        self._told: set[frozenset[str]] = set()
+        self._relisted = threading.Event()
         self._reason = ""
-        self._version: str | None = None
+        self._refusal: str | None = None
+        self._left_out: Mapping[str, str] = {}
         self._owner: publishing.Owner | None = None
         self._informer: informer.Informer | None = None
-        self._last_write = "0"
-        self._unsure = False
+        self._writer: slice_writer.SliceWriter | None = None
         self._desired: tuple[publishing.Json, ...] | None = None
         self._settled: tuple[object, ...] = ()
         self._published_then: tuple[_Versions, Sequence[slices.Device]] = ((), ())
@@ -107,49 +123,62 @@ class Publisher:
         """Why slices could not be published when that was tried last; empty if they could."""
         return self._reason
 
+    @property
+    def refusal(self) -> str | None:
+        """As `failure`, where the API server answered and refused: that does not pass by itself."""
+        return self._refusal
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """What is not published because the API server refuses it: names, and what it says."""
+        return self._left_out
+
     def _run(self) -> None:
-        backoff = FIRST_BACKOFF
+        schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
+        tries = backoff.Backoff(schedule, self._chance)
         rewrites = 0
         last_rewrite = 0.0
         while not self._stop.is_set():
             self._wake.clear()
-            rewritten = self._attempt(backoff)
+            rewritten = self._attempt(tries)
             if rewritten is None:
-                self._wait(backoff)
-                backoff = min(backoff * 2, LAST_BACKOFF)
                 continue
-            backoff = FIRST_BACKOFF
             if rewritten:
                 now = time.monotonic()
                 rewrites = rewrites + 1 if now - last_rewrite < QUIET else 0
                 # Someone else who keeps rewriting our slices must not make both of us spin.
                 if rewrites > 5:
-                    self._wait(min(FIRST_BACKOFF * 2 ** (rewrites - 5), LAST_BACKOFF))
+                    self._stop.wait(schedule.pause(rewrites - 4, chance=self._chance()))
                 last_rewrite = time.monotonic()
             # What woke it for the end may have been cleared above.
             if not self._stop.wait(PAUSE):
                 self._wake.wait(LOOK_AGAIN)
 
-    def _wait(self, seconds: float) -> None:
-        self._stop.wait(seconds)
-
-    def _attempt(self, backoff: float) -> bool | None:
-        """Whether the same had to be written once more; None where it failed."""
+    def _attempt(self, tries: backoff.Backoff) -> bool | None:
+        """Whether the same had to be written once more; None where it failed, after a pause."""
         try:
             self._connect()
-            return self._reconcile()
+            rewritten = self._reconcile()
         except (kube.ApiError, errors.Retryable) as error:
-            self._tell_failure(str(error), backoff)
+            pause = tries.failed(error)
+            self._tell_failure(str(error), pause)
+            refused = isinstance(error, kube.Refused | kube.Forbidden)
+            self._refusal = str(error) if refused else None
             self._counters.doubt()
         except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
-            self._log.exception("publishing failed unexpectedly", retry_seconds=backoff)
+            pause = tries.failed()
+            self._log.exception("publishing failed unexpectedly", retry_seconds=pause)
+        else:
+            tries.worked()
+            return rewritten
         self._on_error()
+        self._stop.wait(pause)
         return None
 
-    def _tell_failure(self, reason: str, backoff: float) -> None:
+    def _tell_failure(self, reason: str, pause: float) -> None:
         """Once as a warning: whatever keeps failing would fill the log."""
         tell = self._log.debug if reason == self._reason else self._log.warning
-        tell("ResourceSlices not published", reason=reason, retry_seconds=backoff)
+        tell("ResourceSlices not published", reason=reason, retry_seconds=round(pause, 2))
         self._reason = reason
 
     def _connect(self) -> None:
@@ -173,16 +202,24 @@ class Publisher:
                 "(--runtime-config) and the feature gate DynamicResourceAllocation"
             )
         self._owner = self._read_owner()
-        self._version = version
+        self._writer = slice_writer.SliceWriter(
+            self._client, version, counters_dropped=self._counters.lost
+        )
         self._informer = informer.Informer(
             self._client,
-            self._resource,
+            self._writer.resource,
             on_change=lambda *_: self._wake.set(),
             on_error=self._watch_failed,
+            on_list=self._listed_anew,
             field_selector=self._selector,
         )
         self._informer.start()
         self._log.info("publishing", api_version=version)
+
+    def _listed_anew(self) -> None:
+        """The watch was lost: the server may have been started anew, with other feature gates."""
+        self._relisted.set()
+        self._wake.set()
 
     def _watch_failed(self, error: errors.DriverError) -> None:
         self._log.debug("watch of ResourceSlices", reason=str(error))
@@ -196,54 +233,101 @@ class Publisher:
         return publishing.Owner(identity.driver_name, identity.node_name, node["metadata"]["uid"])
 
     @property
-    def _resource(self) -> kube.Resource:
-        return dataclasses.replace(kube.SLICES, version=self._version or "v1")
-
-    @property
     def _selector(self) -> str:
         return f"spec.driver={self._identity.driver_name},spec.nodeName={self._identity.node_name}"
 
     def _reconcile(self) -> bool:
         """Write what has to be written; whether that was the same as before, once more."""
-        if self._informer is None or self._owner is None or self._version is None:
+        if self._informer is None or self._owner is None or self._writer is None:
             return False
-        if self._unsure:
-            self._look_for_lost()
+        writer = self._writer
+        if writer.unsure:
+            self._look_for_lost(writer)
+        for _ in range(_ROUNDS):
+            existing = self._existing(self._informer, writer)
+            rewritten = self._round(writer, self._owner, existing)
+            if rewritten is not None:
+                self._left_out = {part.name: str(part.error) for part in writer.refused.values()}
+                self._reason, self._refusal = "", None
+                return rewritten
+        raise errors.Retryable("the API server refuses ever more of what is left of the slices")
+
+    def _existing(
+        self, watched: informer.Informer, writer: slice_writer.SliceWriter
+    ) -> list[publishing.Json]:
+        """The slices that are there, v1-shaped, with all that was written so far."""
         # A create that the watch has not shown yet would be done again.
         if not (
-            self._informer.wait_synced(kube.REQUEST_TIMEOUT)
-            and self._informer.wait_version(self._last_write, kube.REQUEST_TIMEOUT)
+            watched.wait_synced(kube.REQUEST_TIMEOUT)
+            and watched.wait_version(writer.last_write, kube.REQUEST_TIMEOUT)
         ):
             raise errors.Retryable("the watch of ResourceSlices is behind")
-        existing = [
-            publishing.from_version(body, self._version) for body in self._informer.objects()
-        ]
-        layout = self._counters.layout(self._owner, self._version)
+        self._look_for_open_gates(writer)
+        version = writer.resource.version
+        return [publishing.from_version(body, version) for body in watched.objects()]
+
+    def _look_for_open_gates(self, writer: slice_writer.SliceWriter) -> None:
+        """Ask again what the server takes, where it may be another one, or after a while."""
+        is_new = self._relisted.is_set()
+        if not is_new and not writer.is_dated():
+            return
+        self._relisted.clear()
+        if is_new:
+            self._counters.doubt()
+        try:
+            if writer.takes_more():
+                self._doubt(writer)
+        except kube.ApiError:
+            if is_new:
+                self._relisted.set()
+            raise
+
+    def _doubt(self, writer: slice_writer.SliceWriter) -> None:
+        writer.doubt()
+        self._settled = ()
+
+    def _round(
+        self,
+        writer: slice_writer.SliceWriter,
+        owner: publishing.Owner,
+        existing: Sequence[publishing.Json],
+    ) -> bool | None:
+        """As `_reconcile`; None where the server has shown that it leaves less to be published."""
+        layout = self._counters.layout(owner, writer.resource.version)
         versions = tuple(
             (body["metadata"]["name"], body["metadata"]["resourceVersion"]) for body in existing
         )
-        wanted = self._wanted(self._devices(existing, versions), layout)
+        refused = frozenset(writer.refused)
+        wanted = self._wanted(self._devices(existing, versions), layout, refused)
         if wanted is None or not self._may_publish():
             return False
-        settled = (wanted, versions, self._owner, self._version)
+        if refused and not any(content.devices for content in wanted):
+            self._refuse_all(writer)
+        settled = (wanted, versions, owner, writer)
         if settled == self._settled:
-            self._reason = ""
             return False
         desired = publishing.contents(wanted)
-        changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
+        changes = publishing.reconcile(owner, desired, existing, writer.cut)
         if changes.create:
             # Slices may be gone because their Node was made anew: with the old UID they would be
             # collected at once.
-            self._owner = self._read_owner()
-            changes = publishing.reconcile(self._owner, desired, existing, self._accepted)
-        self._write(changes)
+            self._owner = owner = self._read_owner()
+            changes = publishing.reconcile(owner, desired, existing, writer.cut)
+        if writer.learns(changes, existing) or writer.write(changes):
+            return None
         self._published.set()
-        self._reason = ""
         if not changes:
+            writer.settled(desired)
             self._settled = settled
         rewritten = bool(changes) and desired == self._desired
         self._desired = desired
         return rewritten
+
+    def _refuse_all(self, writer: slice_writer.SliceWriter) -> None:
+        """A server that takes no device at all is in the way: what is published stays."""
+        error = next(iter(writer.refused.values())).error
+        self._doubt(writer)
+        raise error
 
     def _devices(
         self, existing: Sequence[publishing.Json], versions: _Versions
@@ -253,65 +337,12 @@ class Publisher:
             self._published_then = versions, _devices(existing)
         return self._published_then[1]
 
-    def _write(self, changes: publishing.Changes) -> None:
-        for body in changes.delete:
-            metadata = body["metadata"]
-            with contextlib.suppress(kube.NotFound):
-                self._client.delete(
-                    self._resource,
-                    metadata["name"],
-                    uid=metadata["uid"],
-                    resource_version=metadata["resourceVersion"],
-                )
-        for body in changes.update:
-            self._written(body, self._client.replace(self._resource, self._wire(body)))
-        for body in changes.create:
-            self._written(body, self._create(body))
-        if changes:
-            self._log.info(
-                "ResourceSlices written",
-                deleted=len(changes.delete),
-                updated=len(changes.update),
-                created=len(changes.create),
-            )
-
-    def _create(self, body: publishing.Json) -> publishing.Json:
-        try:
-            return self._client.create(self._resource, self._wire(body))
-        except kube.Unavailable:
-            self._unsure = True
-            raise
-
-    def _look_for_lost(self) -> None:
+    def _look_for_lost(self, writer: slice_writer.SliceWriter) -> None:
         """See to it that a slice whose create got no answer is known if it was made."""
-        items, _ = self._client.list(self._resource, field_selector=self._selector)
+        items, _ = self._client.list(writer.resource, field_selector=self._selector)
         versions = [body["metadata"]["resourceVersion"] for body in items]
-        self._last_write = max([self._last_write, *versions], key=int)
-        self._unsure = False
-
-    def _wire(self, body: publishing.Json) -> publishing.Json:
-        return publishing.to_version(body, self._version or "v1")
-
-    def _written(self, sent: publishing.Json, answer: publishing.Json) -> None:
-        """Note what became of a write: its version, and what the server left out."""
-        self._last_write = answer["metadata"]["resourceVersion"]
-        got = publishing.from_version(answer, self._version or "v1")
-        missing = publishing.dropped(sent["spec"], got["spec"])
-        if not missing:
-            return
-        if any(_COUNTERS.search(field) for field in missing):
-            # Partitions without counters would be given out on top of each other.
-            self._counters.lost()
-            self._wake.set()
-        self._accepted[publishing.fingerprint(sent["spec"])] = got["spec"]
-        # Slices with other devices lack the same fields in another order.
-        if frozenset(missing) not in self._told:
-            self._told.add(frozenset(missing))
-            self._log.warning(
-                "the API server dropped fields of ResourceSlices; going on without them. "
-                "Is the feature gate off?",
-                fields=missing,
-            )
+        writer.last_write = max([writer.last_write, *versions], key=int)
+        writer.unsure = False
 
 
 def _devices(existing: Sequence[publishing.Json]) -> list[slices.Device]:

@@ -4,7 +4,7 @@ The plugin goes on by itself once that is there; this only tells, in the log and
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import telemetry
 from dra_driver.apps import inventory
@@ -31,6 +31,9 @@ class Readiness:
         missing: Callable[[Sequence[devices.Gpu]], str | None],
         published: Callable[[], bool],
         ask: Callable[[], str | None],
+        vanished: Callable[[], str | None] = lambda: None,
+        refusal: Callable[[], str | None] = lambda: None,
+        left_out: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Nothing is started yet.
 
@@ -39,11 +42,17 @@ class Readiness:
             missing: what containers would lack of these GPUs.
             published: whether this instance has published slices, or another one does.
             ask: what is wrong with the API server, for this driver; None if nothing is.
+            vanished: what has become of the directories of the node; None if nothing has.
+            refusal: why it takes no change of what was published earlier.
+            left_out: what it refuses of that, by name, and what it says.
         """
         self._gpus = gpus
         self._missing = missing
         self._published = published
         self._ask = ask
+        self._vanished = vanished
+        self._refusal = refusal
+        self._left_out = left_out
         self._log = telemetry.logger("readiness")
         self._doubted = threading.Event()
         self._wake = threading.Event()
@@ -100,6 +109,9 @@ class Readiness:
             self._log.info("nothing is waited for any more")
 
     def _known(self) -> str | None:
+        return self._vanished() or self._of_gpus() or self._of_slices()
+
+    def _of_gpus(self) -> str | None:
         if not self._gpus.wait_first(0):
             return _SLOW
         seen = self._gpus.snapshot
@@ -107,7 +119,23 @@ class Readiness:
             # NVML does not tell apart whether a module or a device node is missing.
             nodes = self._missing(())
             return f"no GPU can be seen: {seen.problem}" + (f". Also: {nodes}" if nodes else "")
-        missing = self._missing([card.gpu for card in seen.cards]) if seen.cards else None
-        if missing is not None:
-            return missing
-        return None if self._published() else self._cluster
+        return self._missing([card.gpu for card in seen.cards]) if seen.cards else None
+
+    def _of_slices(self) -> str | None:
+        if not self._published():
+            return self._cluster
+        refusal = self._refusal()
+        if refusal is not None:
+            return f"ResourceSlices are not as they should be: {refusal}"
+        return _refused(self._left_out())
+
+
+def _refused(left_out: Mapping[str, str]) -> str | None:
+    if not left_out:
+        return None
+    name, *others = sorted(left_out)
+    named = f"{name} and {len(others)} more" if others else name
+    return (
+        f"the API server refuses {named}, so {'they are' if others else 'it is'} not offered: "
+        f"{left_out[name]}"
+    )

@@ -6,15 +6,16 @@ that fails says nothing about any claim, and nothing is done then.
 """
 
 import dataclasses
+import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import patience, records
 from dra_driver.logic import planning, staleness
-from dra_driver.model import claims, prepared
+from dra_driver.model import backoff, claims, prepared
 
 INTERVAL = 600.0
 """Seconds between looks."""
@@ -23,7 +24,7 @@ GRACE = 60.0
 SPREAD = 60.0
 """Seconds over which the first looks of nodes that start together are spread."""
 AFTER_FAILURE = 30.0
-"""Seconds until the next look after one that failed."""
+"""Seconds until the next look after one that failed, at most."""
 ANSWER_SECONDS = 5.0
 """How long the API server may take to tell of one claim."""
 STOP_SECONDS = 10.0
@@ -32,8 +33,8 @@ STOP_SECONDS = 10.0
 class ClaimSource(Protocol):
     """Where claims come from; `fetching.ApiClaims` is one."""
 
-    def everywhere(self) -> list[claims.ResourceClaim]:
-        """All claims of the cluster.
+    def concerning(self, node: planning.Node, uids: Collection[str]) -> list[claims.ResourceClaim]:
+        """The claims of the cluster that have devices of the node, or one of these UIDs.
 
         Raises:
             errors.DriverError: the list is not to be had, or not whole.
@@ -73,8 +74,8 @@ class Orphans(Protocol):
     def needs_view(self) -> bool:
         """Whether a list of all claims is needed to clean up the rest."""
 
-    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
-        """Rebuild the records that are lost, with all claims of the cluster by UID."""
+    def rebuild(self, found: Mapping[str, claims.ResourceClaim]) -> None:
+        """Rebuild the records that are lost, with the claims that have devices here, by UID."""
 
     def remove(self, allocated: frozenset[str]) -> None:
         """Clean up the rest.
@@ -110,10 +111,10 @@ class Several:
         answers = [part.needs_view() for part in self._parts]
         return any(answers)
 
-    def rebuild(self, everywhere: Mapping[str, claims.ResourceClaim]) -> None:
+    def rebuild(self, found: Mapping[str, claims.ResourceClaim]) -> None:
         """See `Orphans`."""
         for part in self._parts:
-            part.rebuild(everywhere)
+            part.rebuild(found)
 
     def remove(self, allocated: frozenset[str]) -> None:
         """See `Orphans`."""
@@ -123,11 +124,15 @@ class Several:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds between looks; how long a record has to look stale; monotonic seconds."""
+    """Seconds between looks; how long a record has to look stale; monotonic seconds.
+
+    `chance` spreads the pauses after failures.
+    """
 
     interval: float = INTERVAL
     grace: float = GRACE
     clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
 
 
 class Reconciler:
@@ -206,12 +211,13 @@ class Reconciler:
 
     def _run(self) -> None:
         step = self.first_pause
+        tries = backoff.Backoff(backoff.Schedule(AFTER_FAILURE, AFTER_FAILURE), self._pace.chance)
         while not self._stop.is_set():
-            pause = AFTER_FAILURE
             try:
                 pause = step()
                 self._problem = None
             except errors.DriverError as error:
+                pause = tries.failed(error)
                 if str(error) != self._problem:
                     self._problem = str(error)
                     self._log.warning(
@@ -219,6 +225,7 @@ class Reconciler:
                         reason=self._problem,
                     )
             except Exception:  # noqa: BLE001 - a thread that ends would never clean up again
+                pause = tries.failed()
                 self._log.exception("comparing records with claims failed unexpectedly")
             step = self.look
             self._stop.wait(min(pause, self._pace.interval))
@@ -234,13 +241,13 @@ class Reconciler:
             if record.boot_id == self._boot_id
         }
         if self._needs_list(known.values()):
-            everywhere = self._source.everywhere()
-            by_uid: Mapping[str, claims.ResourceClaim] = {one.ref.uid: one for one in everywhere}
+            listed = self._source.concerning(self._node, known.keys())
+            by_uid: Mapping[str, claims.ResourceClaim] = {one.ref.uid: one for one in listed}
             found = {uid: by_uid.get(uid) for uid in known}
             self._named = {uid: one.ref if one else known[uid].ref for uid, one in found.items()}
             pause = self._compare(known.values(), found, now)
             self._orphans.rebuild(by_uid)
-            self._orphans.remove(staleness.devices_here(everywhere, self._node))
+            self._orphans.remove(staleness.devices_here(listed, self._node))
             return pause
         return self._compare(known.values(), self._fetch(known.values()), now)
 

@@ -1,12 +1,12 @@
 """What is done with the state that an earlier life of the driver left on the node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
 from dra_driver.apps import attempts, mending
 from dra_driver.model import claims
 
-ClaimList = Callable[[], list[claims.ResourceClaim]]
+ClaimList = Callable[[Collection[str]], list[claims.ResourceClaim]]
 
 
 class Recovery:
@@ -15,7 +15,10 @@ class Recovery:
     def __init__(
         self, store: attempts.Store, mender: mending.Mender, claim_list: ClaimList
     ) -> None:
-        """`claim_list` gives all claims of the cluster; it is asked only if something is lost."""
+        """It is asked only if something is lost.
+
+        `claim_list` gives the claims with these UIDs, and maybe others.
+        """
         self._known = store.records
         self._boot_id = store.boot_id
         self._mender = mender
@@ -25,8 +28,8 @@ class Recovery:
     def run(self) -> None:
         """Drop what ended with an earlier boot, rebuild what is lost, clear what was half done."""
         self._drop_earlier_boots()
-        if self._mender.lost():
-            self._mender.mend(self._everywhere())
+        if lost := self._mender.lost():
+            self._mender.mend(self._found(lost))
         self._mender.clear_leftovers()
 
     def _drop_earlier_boots(self) -> None:
@@ -41,9 +44,9 @@ class Recovery:
                 self._mender.drop(uid)
             self._log.info("prepared before the node's last boot: dropped", claim=str(record.ref))
 
-    def _everywhere(self) -> dict[str, claims.ResourceClaim] | None:
+    def _found(self, lost: Collection[str]) -> dict[str, claims.ResourceClaim] | None:
         try:
-            return {claim.ref.uid: claim for claim in self._claim_list()}
+            return {claim.ref.uid: claim for claim in self._claim_list(lost)}
         except errors.DriverError as error:
             self._log.warning(
                 "claims cannot be listed; rebuilding from CDI specs alone", reason=str(error)

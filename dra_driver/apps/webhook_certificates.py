@@ -5,12 +5,14 @@ import binascii
 import contextlib
 import datetime as dt
 import pathlib
+import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dra_driver import errors, telemetry, webhook_settings
 from dra_driver.adapters import certificates, kube, tls
+from dra_driver.model import backoff
 
 Json = dict[str, Any]
 
@@ -185,8 +187,12 @@ class Keeper:
         certificate: tls.Certificate,
         metrics: telemetry.WebhookMetrics,
         seconds: float,
+        *,
+        chance: Callable[[], float] = random.random,
     ) -> None:
+        """It looks every `seconds`. `chance` spreads the pauses after failures."""
         self._source = source
+        self._chance = chance
         self._certificate = certificate
         self._metrics = metrics
         self._seconds = seconds
@@ -220,14 +226,16 @@ class Keeper:
         self._log.info("certificate served", until=until.isoformat())
 
     def _run(self) -> None:
-        wait = FIRST_BACKOFF
+        first = min(FIRST_BACKOFF, self._seconds)
+        tries = backoff.Backoff(backoff.Schedule(first, self._seconds), self._chance)
         while not self._stop.is_set():
+            pause = self._seconds
             try:
                 self.look()
-                pause, wait = self._seconds, FIRST_BACKOFF
+                tries.worked()
             except Exception as error:  # noqa: BLE001 - without this thread no certificate lasts
                 expected = isinstance(error, errors.DriverError)
                 reason = str(error) if expected else f"{type(error).__name__}: {error}"
-                self._log.error("certificate could not be renewed", reason=reason, again_in=wait)
-                pause, wait = wait, min(wait * 2, self._seconds)
+                pause = tries.failed(error)
+                self._log.error("certificate could not be renewed", reason=reason, again_in=pause)
             self._stop.wait(pause)

@@ -43,6 +43,11 @@ class Card:
         """The device name of the whole GPU, whether it is offered or not."""
         return self.gpu.name
 
+    @property
+    def is_half_way(self) -> bool:
+        """Whether it is between two MIG modes, and offers nothing for that."""
+        return _is_half_way(self.gpu)
+
 
 def switches_at_run_time(gpu: devices.Gpu) -> bool:
     """Whether MIG mode can be changed without a reset: on Hopper and newer."""
@@ -59,7 +64,7 @@ def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
     """
     if abilities.is_vgpu(gpu):
         return _vgpu(gpu, mode)
-    if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
+    if _is_half_way(gpu):
         pending = "on" if gpu.mig_pending else "off"
         note = (
             f"MIG mode goes {pending} with the next reset of the GPU: reset it "
@@ -110,6 +115,17 @@ def _why_undivided(card: Card, division: shares.Shares) -> str | None:
 def _memory(offer: devices.Offer) -> int | None:
     """How much it has, in whatever unit."""
     return offer.profile.memory_mib if offer.profile else offer.gpu.memory_bytes
+
+
+def outline(card: Card) -> Card:
+    """The card without what claims change of it: two that are equal offer the same."""
+    gpu = dataclasses.replace(card.gpu, mig_enabled=None, mig_pending=None, instances=())
+    offers = {name: dataclasses.replace(offered, gpu=gpu) for name, offered in card.offers.items()}
+    return dataclasses.replace(card, gpu=gpu, offers=offers)
+
+
+def _is_half_way(gpu: devices.Gpu) -> bool:
+    return gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled
 
 
 def _whole(gpu: devices.Gpu) -> Card:

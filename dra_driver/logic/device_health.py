@@ -27,14 +27,8 @@ def of_node(
     whose GPU was there earlier; `down` tells what is wrong with MPS daemons, by domain; `problem`
     why no GPU answers. Devices that claims have are told of, offered or not.
     """
-    there = frozenset(offered.values())
-    troubles: dict[str, str | None] = dict.fromkeys(offered)
-    troubles |= dict.fromkeys(lost, problem or GONE)
     records = sorted(known, key=lambda record: record.uid)
-    for name in (device.device for record in records for device in record.devices):
-        if name not in troubles:
-            silent = devices.card_of(name) not in there
-            troubles[name] = (problem or SILENT) if silent else None
+    troubles = of_gpus(offered, lost, records, problem=problem)
     for domain in sorted(down):
         users = [
             (record, use) for record in records for use in record.sharing.mps
@@ -44,3 +38,21 @@ def of_node(
         for name in {name for _, use in users for name in use.devices}:
             troubles[name] = troubles[name] or f"{down[domain]} (claims {claims})"
     return dict(sorted(troubles.items()))
+
+
+def of_gpus(
+    offered: Mapping[str, str],
+    lost: Collection[str],
+    known: Iterable[prepared.Record],
+    *,
+    problem: str | None = None,
+) -> dict[str, str | None]:
+    """As `of_node`, as far as the GPUs themselves are concerned."""
+    there = frozenset(offered.values())
+    troubles: dict[str, str | None] = dict.fromkeys(offered)
+    troubles |= dict.fromkeys(lost, problem or GONE)
+    for name in (device.device for record in known for device in record.devices):
+        if name not in troubles:
+            silent = devices.card_of(name) not in there
+            troubles[name] = (problem or SILENT) if silent else None
+    return troubles

@@ -7,7 +7,15 @@ that the order inside one profile can change in one write.
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dra_driver.logic import attributes, catalog, packing, placements, publishing, shares
+from dra_driver.logic import (
+    attributes,
+    catalog,
+    packing,
+    placements,
+    publishing,
+    refusals,
+    shares,
+)
 from dra_driver.model import devices, mig, quantities, slices
 
 COUNTER_SET = "{card}-counter-set"
@@ -44,27 +52,47 @@ class Listing:
     """What cards offer, whatever is in use: it is made once, and offered after each change.
 
     `devices` are the devices by name, `sets` the counter sets by the card's name, and `layout` is
-    where those are published.
+    where those are published. `refused` are marks (`refusals.mark`) of what the server refuses.
     """
 
     cards: tuple[catalog.Card, ...]
     devices: Mapping[str, slices.Device]
     sets: Mapping[str, publishing.CounterSet]
     layout: publishing.Layout
+    refused: Collection[str] = frozenset()
 
 
 def listing(
-    cards: Sequence[catalog.Card], layout: publishing.Layout = publishing.Layout.SPLIT
+    cards: Sequence[catalog.Card],
+    layout: publishing.Layout = publishing.Layout.SPLIT,
+    refused: Collection[str] = frozenset(),
 ) -> Listing:
-    """The devices of cards, as an API server that has counters in `layout` takes them."""
+    """The devices of cards, as an API server takes them that has counters in `layout`.
+
+    A card whose counter set is refused offers no partitions, as if there were no counters.
+    """
     cards = sorted(cards, key=lambda card: devices.by_number(card.name))
-    if layout is publishing.Layout.PLAIN:
-        cards = [_without_counters(card) for card in cards]
+    cards = [
+        _without_counters(card)
+        if layout is publishing.Layout.PLAIN or _is_refused(_counter_set(card), refused)
+        else card
+        for card in cards
+    ]
     found = {
-        name: _device(card, offered) for card in cards for name, offered in card.offers.items()
+        name: device
+        for card in cards
+        for name, offered in card.offers.items()
+        if not _is_refused(device := _device(card, offered), refused)
     }
+    if refused:
+        cards = [
+            dataclasses.replace(
+                card, offers={name: one for name, one in card.offers.items() if name in found}
+            )
+            for card in cards
+        ]
     sets = {card.name: _counter_set(card) for card in cards if card.counters}
-    return Listing(tuple(cards), found, sets, layout)
+    return Listing(tuple(cards), found, sets, layout, refused)
 
 
 def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Content, ...]:
@@ -214,10 +242,18 @@ class _Groups:
             if _set_of(device) not in self._listed.sets:
                 # A set that is not there would make the whole pool invalid.
                 device = _without(device, "consumesCounters")
+            # It was tainted if its GPU was gone earlier, and that may be back.
+            device = _without(device, "taints")
+            forms = [device]
             if devices.card_of(device.name) not in there:
-                device = _tainted(device, f"{self._policy.driver_name}/gpu-lost")
-            kept[name] = device
+                forms.insert(0, _tainted(device, f"{self._policy.driver_name}/gpu-lost"))
+            form = next((one for one in forms if not self._is_refused(one)), None)
+            if form is not None:
+                kept[name] = form
         return kept
+
+    def _is_refused(self, device: slices.Device) -> bool:
+        return _is_refused(device, self._listed.refused)
 
 
 def _device(card: catalog.Card, offered: devices.Offer) -> slices.Device:
@@ -234,6 +270,15 @@ def _device(card: catalog.Card, offered: devices.Offer) -> slices.Device:
     if card.division is not None:
         device = shares.shareable(device, card.division)
     return _consuming(device, card.name, amounts) if card.counters and amounts else device
+
+
+def _is_refused(part: slices.Device | publishing.CounterSet, refused: Collection[str]) -> bool:
+    """Whether the API server is known to refuse it as it is."""
+    if not refused:
+        return False
+    if isinstance(part, slices.Device):
+        return refusals.mark(slices.format_device(part)) in refused
+    return refusals.mark(publishing.format_counter_set(part)) in refused
 
 
 def _without_counters(card: catalog.Card) -> catalog.Card:

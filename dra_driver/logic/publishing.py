@@ -76,11 +76,15 @@ class Owner:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """Writes in the order in which they are done: delete, then update, then create."""
+    """Writes in the order in which they are done: delete, then update, then create.
+
+    `tears`: from the first of them to the last, the pool is incomplete for readers.
+    """
 
     delete: tuple[Json, ...]
     update: tuple[Json, ...]
     create: tuple[Json, ...]
+    tears: bool = False
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -101,6 +105,15 @@ def contents(offered: Sequence[Content]) -> tuple[Json, ...]:
     An empty slice tells that the pool is there and complete.
     """
     return tuple(_format_content(content) for content in offered) or ({},)
+
+
+def format_counter_set(counter_set: CounterSet) -> Json:
+    """As `spec.sharedCounters` has it."""
+    amounts = counter_set.counters
+    return {
+        "name": counter_set.name,
+        "counters": {name: {"value": str(amounts[name])} for name in sorted(amounts)},
+    }
 
 
 def counter_probe(owner: Owner, layout: Layout) -> Json:
@@ -138,7 +151,11 @@ def reconcile(
         or body["spec"]["pool"]["resourceSliceCount"] != len(desired)
     }
     missing = [index for index in range(len(desired)) if index not in matched]
-    if missing or (len(changed) > 1 and not _all_reordered(matched, desired, changed)):
+    # Those that are missing alone make the pool complete again, and no reader took it for that.
+    mixes = bool(changed and missing) or (
+        len(changed) > 1 and not _all_reordered(matched, desired, changed)
+    )
+    if mixes or not matched:
         # More than one write: readers must not mix old and new slices.
         generation += 1
         updates = sorted(matched)
@@ -152,12 +169,20 @@ def reconcile(
         delete=tuple(obsolete),
         update=tuple(_updated(matched[index], spec[index]) for index in updates),
         create=tuple(_created(owner, index, len(desired), spec[index]) for index in missing),
+        tears=mixes or bool(obsolete and (updates or missing)),
     )
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """What tells one content of a slice from another."""
-    return json.dumps(_content(content), sort_keys=True)
+    """What tells one content of a slice from another, whatever time taints have."""
+    return json.dumps(_content(without_times(content)), sort_keys=True)
+
+
+def without_times(spec: Mapping[str, Any]) -> Json:
+    """The same without the times of taints, which are the server's."""
+    if not spec.get("devices"):
+        return dict(spec)
+    return {**spec, "devices": [slices.without_times(device) for device in spec["devices"]]}
 
 
 def dropped(sent: Any, got: Any, path: str = "") -> tuple[str, ...]:
@@ -181,6 +206,14 @@ def dropped(sent: Any, got: Any, path: str = "") -> tuple[str, ...]:
     return ()
 
 
+def as_new(body: Json) -> Json:
+    """A slice to be made with the content of one that may be there already."""
+    metadata = body["metadata"]
+    prefix = metadata.get("generateName") or f"{metadata['name'].partition('-')[0]}-"
+    new = {"generateName": prefix, "ownerReferences": metadata.get("ownerReferences", [])}
+    return body | {"metadata": new}
+
+
 def to_version(body: Json, version: str) -> Json:
     """A v1-shaped slice as `version` has it on the wire."""
     return _convert(body, version, _wrap) if version == "v1beta1" else _stamp(body, version)
@@ -194,15 +227,7 @@ def from_version(body: Json, version: str) -> Json:
 def _format_content(content: Content) -> Json:
     body: Json = {}
     if content.counter_sets:
-        body["sharedCounters"] = [
-            {
-                "name": one.name,
-                "counters": {
-                    name: {"value": str(one.counters[name])} for name in sorted(one.counters)
-                },
-            }
-            for one in content.counter_sets
-        ]
+        body["sharedCounters"] = [format_counter_set(one) for one in content.counter_sets]
     if content.devices:
         body["devices"] = [slices.format_device(device) for device in content.devices]
     return body
@@ -279,9 +304,10 @@ def keep_times(desired: Json, existing: Json) -> Json:
         for taint in device.get("taints") or ()
         if "timeAdded" in taint
     }
-    if not before:
+    # A slice without devices stays one: an empty list beside counters is refused.
+    if not before or not desired.get("devices"):
         return desired
-    return desired | {"devices": [_with_times(d, before) for d in desired.get("devices") or ()]}
+    return desired | {"devices": [_with_times(device, before) for device in desired["devices"]]}
 
 
 def _with_times(device: Json, before: Mapping[tuple[str, str, str | None, str], str]) -> Json:

@@ -9,14 +9,18 @@ from dra_driver.model import prepared
 PREPARED = "Prepared"
 MPS_DAEMON_DOWN = "MpsDaemonDown"
 WRONG_CARD = "WrongCard"
+GPU_LOST = "GpuLost"
 
 
 def of_record(
-    record: prepared.Record, down: Mapping[str, str] = MappingProxyType({})
+    record: prepared.Record,
+    down: Mapping[str, str] = MappingProxyType({}),
+    gone: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[device_status.DeviceReport, ...]:
     """One report for each device of a completed record.
 
-    `down` tells what is wrong with MPS daemons, by domain.
+    `down` tells what is wrong with MPS daemons, by domain, and `gone` why devices cannot be used,
+    by name: their GPU is gone or does not answer.
     """
     partitions = {partition.device: partition for partition in record.partitions}
     troubles = {
@@ -25,13 +29,14 @@ def of_record(
     }  # fmt: skip
     reports = []
     for device in record.devices:
-        trouble = troubles.get(cdi.device_key(device.device, device.share_id))
+        lost = gone.get(device.device)
+        trouble = lost or troubles.get(cdi.device_key(device.device, device.share_id))
         reports.append(
             device_status.DeviceReport(
                 pool=device.pool,
                 device=device.device,
                 ready=trouble is None,
-                reason=PREPARED if trouble is None else MPS_DAEMON_DOWN,
+                reason=GPU_LOST if lost else MPS_DAEMON_DOWN if trouble else PREPARED,
                 message=trouble or "ready for containers",
                 share_id=device.share_id,
                 data=_data(partitions.get(device.device)),

@@ -25,9 +25,9 @@ class Suspect:
     since: float
 
 
-def devices_here(everywhere: Iterable[claims.ResourceClaim], node: planning.Node) -> frozenset[str]:
+def devices_here(found: Iterable[claims.ResourceClaim], node: planning.Node) -> frozenset[str]:
     """The names of the devices of this node that claims have."""
-    return frozenset(name for claim in everywhere for name in _devices(claim, node))
+    return frozenset(name for claim in found for name in _devices(claim, node))
 
 
 def why_stale(

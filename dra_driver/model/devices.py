@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import re
+from collections.abc import Mapping
 from typing import NewType
 
 from dra_driver.model import mig
@@ -119,7 +120,8 @@ class GpuFailure:
     """A GPU that NVML lists and that cannot be used. What could still be read of it is filled.
 
     `missing` are facts that NVML never tells of it, though nobody can use it without them; where
-    there are none, it did not answer.
+    there are none, it did not answer. `is_lost`: it has fallen off the bus, as NVML says. Any other
+    failure to answer may pass.
     """
 
     index: int
@@ -127,6 +129,7 @@ class GpuFailure:
     pci_address: PciAddress | None
     reason: str
     missing: tuple[str, ...] = ()
+    is_lost: bool = False
 
     def __str__(self) -> str:
         """As in messages: which GPU, and why."""
@@ -135,11 +138,28 @@ class GpuFailure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why a question about a GPU has no answer.
+
+    `is_odd`: not because there is no such fact, so that the next time there may be one.
+    """
+
+    reason: str
+    is_odd: bool
+
+
+Answers = Mapping[str, NoAnswer | None]
+"""The questions that were asked about a GPU; None where each time there was an answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Discovery:
     """The GPUs of a node by minor number, and those that failed by NVML index."""
 
     gpus: tuple[Gpu, ...]
     failures: tuple[GpuFailure, ...] = ()
+    answers: Mapping[GpuUuid, Answers] = dataclasses.field(default_factory=dict, compare=False)
+    """What each GPU was asked."""
 
 
 def gpu_device_name(number: int) -> str:

@@ -129,6 +129,17 @@ def format_device(device: Device) -> Json:
     return body
 
 
+def without_times(device: Json) -> Json:
+    """The wire form of a device without the times of its taints."""
+    if not device.get("taints"):
+        return device
+    taints = [
+        {key: value for key, value in taint.items() if key != "timeAdded"}
+        for taint in device["taints"]
+    ]
+    return {**device, "taints": taints}
+
+
 def format_value(value: AttributeValue) -> Json:
     """The wire form of an attribute value: exactly one field, named after the type."""
     match value:

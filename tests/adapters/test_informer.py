@@ -230,7 +230,7 @@ def test_a_history_that_is_forgotten_is_met_with_a_new_list(api, watching, monke
 @pytest.mark.parametrize(
     "fault",
     [
-        options.Fault(status=500), options.Fault(status=429, retry_after=60),
+        options.Fault(status=500), options.Fault(status=429, retry_after=1),
         options.Fault(status=403), options.Fault(drop="before"), options.Fault(drop="after"),
     ],
 )  # fmt: skip
@@ -275,49 +275,6 @@ def test_a_server_that_is_away_from_the_start_is_waited_for(api):
     api.start()
     assert watcher.informer.wait_synced(60)
     watcher.informer.stop()
-
-
-class Pauses(threading.Event):
-    """Takes the place of an informer's stop: its pauses are noted, and take no time."""
-
-    def __init__(self):
-        super().__init__()
-        self.noted = []
-
-    def wait(self, timeout=None):
-        self.noted.append(timeout)
-        return super().wait(0)
-
-
-def pauses_until(api, condition):
-    """The pauses of an informer that has ended, after this was true."""
-    made, pauses = informer.Informer(api.client, CONFIG_MAPS), Pauses()
-    made._stop = pauses
-    made.start()
-    polling.until(lambda: condition(pauses.noted))
-    made.stop()
-    assert not made._thread.is_alive()
-    return pauses.noted
-
-
-def test_the_pauses_between_tries_double_up_to_a_limit(api, monkeypatch):
-    monkeypatch.setattr(informer, "LAST_BACKOFF", 0.5)
-    api.stop()
-    pauses = pauses_until(api, lambda noted: len(noted) > 4)
-    assert pauses[:4] == [0.2, 0.4, 0.5, 0.5]
-
-
-def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_a_pause(api):
-    api.store.close()
-    pauses = pauses_until(api, lambda _: api.count("watch") > 4)
-    assert pauses == [informer.FIRST_BACKOFF] * api.count("watch")
-    assert api.count("list") == 1
-
-
-def test_a_server_that_always_says_gone_is_not_asked_without_a_pause(api):
-    api.rule = lambda call: options.Fault(status=410) if call.verb == "watch" else None
-    pauses = pauses_until(api, lambda _: api.count("watch") > 4)
-    assert pauses == [informer.FIRST_BACKOFF] * api.count("watch")
 
 
 def stumbling(api):

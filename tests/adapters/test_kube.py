@@ -192,17 +192,18 @@ def test_a_name_that_is_taken_and_an_old_version_are_conflicts(api, client):
 def test_an_object_that_is_not_valid_is_refused(client):
     with pytest.raises(kube.ApiError) as caught:
         client.create(CONFIG_MAPS, {"metadata": {"name": "Not_A_Name"}}, "default")
-    assert (type(caught.value), caught.value.status) == (kube.ApiError, 422)
+    assert (type(caught.value), caught.value.status) == (kube.Refused, 422)
     assert "metadata.name: Invalid value" in str(caught.value)
+    assert caught.value.fields == ("metadata.name",)
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, kube.ApiError), (401, kube.ApiError), (403, kube.Forbidden), (404, kube.NotFound),
-        (409, kube.Conflict), (410, kube.Gone), (422, kube.ApiError), (408, kube.Unavailable),
-        (429, kube.Unavailable), (500, kube.Unavailable), (502, kube.Unavailable),
-        (503, kube.Unavailable), (504, kube.Unavailable),
+        (400, kube.Refused), (401, kube.ApiError), (403, kube.Forbidden), (404, kube.NotFound),
+        (409, kube.Conflict), (410, kube.Gone), (413, kube.Refused), (422, kube.Refused),
+        (408, kube.Unavailable), (429, kube.Unavailable), (500, kube.Unavailable),
+        (502, kube.Unavailable), (503, kube.Unavailable), (504, kube.Unavailable),
     ],
 )  # fmt: skip
 def test_each_status_has_its_error_and_is_asked_for_once(api, client, status, kind):
@@ -220,8 +221,9 @@ def test_each_status_has_its_error_and_is_asked_for_once(api, client, status, ki
 def test_a_wait_that_the_server_asks_for_is_left_to_the_caller(api, client, status):
     api.put("a")
     api.fail(options.Fault(status=status, retry_after=1))
-    with pytest.raises(kube.Unavailable):
+    with pytest.raises(kube.Unavailable) as caught:
         client.get(CONFIG_MAPS, "a", "default")
+    assert caught.value.retry_after == 1.0
     assert api.count("get") == 1
 
 

@@ -205,6 +205,16 @@ def test_a_name_that_this_process_holds_is_taken_for_others(path, mine):
     subprocess.run(command, timeout=60, check=True)
 
 
+def test_whether_a_name_is_held_is_told_at_once_and_keeps_nobody_from_it(path, mine):
+    assert not mine.is_held("gpu-0")
+    with mine.hold(["gpu-0"], patience.Patience(1)):
+        assert (mine.is_held("gpu-0"), mine.is_held("gpu-1")) == (True, False)
+    with held_elsewhere(path, "gpu-0"):
+        assert (mine.is_held("gpu-0"), mine.is_held("gpu-1")) == (True, False)
+    with mine.hold(["gpu-0", "gpu-1"], patience.Patience(1)):
+        pass
+
+
 def test_a_block_that_raises_gives_its_names_back(mine):
     with pytest.raises(ZeroDivisionError), mine.hold(["gpu-0", "gpu-1"], patience.Patience(1)):
         raise ZeroDivisionError

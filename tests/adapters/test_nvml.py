@@ -148,38 +148,65 @@ def test_mig_mode_that_may_not_be_read_is_unknown(machine, tmp_path):
     assert (first.mig_capable, first.mig_enabled, first.mig_pending) == (None, None, None)
 
 
+DECIDING = [
+    ("nvmlDeviceGetMemoryInfo", "memory_bytes"),
+    ("nvmlDeviceGetCudaComputeCapability", "compute_capability"),
+    ("nvmlDeviceGetVirtualizationMode", "virtualization"),
+]
+TOLD = [
+    ("nvmlDeviceGetBrand", "brand"),
+    ("nvmlDeviceGetArchitecture", "architecture"),
+    ("nvmlDeviceGetAddressingMode", "addressing_mode"),
+    ("nvmlDeviceGetPersistenceMode", "persistence_mode"),
+    ("nvmlDeviceGetComputeMode", "compute_mode"),
+    ("nvmlSystemGetDriverVersion", "driver_version"),
+    ("nvmlSystemGetCudaDriverVersion", "cuda_driver_version"),
+]
+ABSENT = ["NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION"]
+
+
 @pytest.mark.parametrize(
-    ("function", "fact"),
+    ("function", "fact", "error"),
     [
-        ("nvmlDeviceGetMemoryInfo", "memory_bytes"),
-        ("nvmlDeviceGetBrand", "brand"),
-        ("nvmlDeviceGetArchitecture", "architecture"),
-        ("nvmlDeviceGetCudaComputeCapability", "compute_capability"),
-        ("nvmlDeviceGetAddressingMode", "addressing_mode"),
-        ("nvmlDeviceGetVirtualizationMode", "virtualization"),
-        ("nvmlDeviceGetPersistenceMode", "persistence_mode"),
-        ("nvmlDeviceGetComputeMode", "compute_mode"),
-        ("nvmlSystemGetDriverVersion", "driver_version"),
-        ("nvmlSystemGetCudaDriverVersion", "cuda_driver_version"),
-    ],
-)
-@pytest.mark.parametrize(
-    "error",
-    [
-        "NVML_ERROR_NOT_SUPPORTED",
-        "NVML_ERROR_FUNCTION_NOT_FOUND",
-        "NVML_ERROR_NO_PERMISSION",
-        "NVML_ERROR_UNKNOWN",
+        *((*one, error) for one in DECIDING + TOLD for error in ABSENT),
+        *((*one, "UNKNOWN") for one in TOLD),
     ],
 )
 def test_a_fact_that_nvml_does_not_give_is_unknown(machine, tmp_path, function, fact, error):
-    gpu_faults.inject(tmp_path, function=function, error=CODES[error])
+    gpu_faults.inject(tmp_path, function=function, error=CODES[f"NVML_ERROR_{error}"])
 
     found = discover(machine)
 
     assert len(found.gpus) == 3
     assert [getattr(gpu, fact) for gpu in found.gpus] == [None, None, None]
     assert found.gpus[0].product_name == "NVIDIA H100 80GB HBM3"
+    for gpu in found.gpus:
+        met = found.answers[gpu.uuid][f"{function}()"]
+        assert met.is_odd is (error == "UNKNOWN")
+        assert f"NVML error {CODES[f'NVML_ERROR_{error}']}" in met.reason
+        assert found.answers[gpu.uuid]["nvmlDeviceGetName()"] is None
+
+
+@pytest.mark.parametrize("function", [function for function, _ in DECIDING])
+def test_an_error_of_the_driver_does_not_pass_for_a_fact_that_there_is_not(
+    machine, tmp_path, function
+):
+    broken = uuids(tmp_path)[1]
+    gpu_faults.inject(tmp_path, function=function, uuid=broken, error=CODES["NVML_ERROR_UNKNOWN"])
+
+    found = discover(machine)
+
+    assert [gpu.minor for gpu in found.gpus] == [0, 2]
+    assert [(one.uuid, one.is_lost) for one in found.failures] == [(broken, False)]
+
+
+def test_what_each_gpu_does_not_answer_is_told_of_it_alone(machine, tmp_path):
+    gpu_faults.inject(tmp_path, function="nvmlDeviceGetBrand", uuid=uuids(tmp_path)[1], error=3)
+
+    found = discover(machine)
+
+    answers = [found.answers[gpu.uuid]["nvmlDeviceGetBrand()"] for gpu in found.gpus]
+    assert [answer is None for answer in answers] == [True, False, True]
 
 
 def test_a_function_that_the_bindings_do_not_have_is_an_unknown_fact(monkeypatch, machine):
@@ -241,6 +268,7 @@ def test_a_lost_gpu_is_reported_with_a_remedy_and_the_others_are_found(machine, 
             pci_address=devices.PciAddress("0000:07:00.0"),
             reason="NVML error 15 (GPU is lost): look for Xid messages in the kernel log; "
             "reset the GPU or reboot the node",
+            is_lost=True,
         ),
     )
     assert str(found.failures[0]).startswith(f"GPU 1 ({lost}, 0000:07:00.0): NVML error 15")

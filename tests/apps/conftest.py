@@ -121,6 +121,8 @@ def new_node(tmp_path, api, monkeypatch):
     monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
     # However short a call: no look at simulated GPUs hangs.
     monkeypatch.setattr(inventory, "LEAST_LOOK", mig_node.SECONDS)
+    # What is seen counts, and need not be seen twice.
+    monkeypatch.setattr(inventory, "LOOK_AGAIN", 0.0)
     made = []
 
     def make(gpus="h100-80gb-hbm3:2", **options):
@@ -229,6 +231,8 @@ def new_host(users, starter, monkeypatch):
     """Makes nodes that share GPUs, on the same directories; one made later is a restart."""
     monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
     monkeypatch.setattr(inventory, "LEAST_LOOK", mig_node.SECONDS)
+    # What is seen counts, and need not be seen twice.
+    monkeypatch.setattr(inventory, "LOOK_AGAIN", 0.0)
     root = pathlib.Path(tempfile.mkdtemp(prefix="sharing-", dir="/tmp"))
     made = []
 

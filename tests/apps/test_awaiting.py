@@ -1,5 +1,6 @@
 """How the plugin waits: for as long as it takes, and without saying the same twice."""
 
+import itertools
 import threading
 
 import pytest
@@ -87,3 +88,26 @@ def test_what_may_pass_is_tried_until_it_has(stop):
 def test_what_will_not_work_is_not_tried_again(stop, error):
     with pytest.raises(type(error)):
         awaiting.done(scripted(error, None), pytest.fail, stop)
+
+
+def test_what_costs_others_something_is_looked_at_ever_less_often():
+    clock, looks = [0.0], []
+
+    def hindrance():
+        looks.append(clock[0])
+        return "a" if clock[0] < 200 else None
+
+    seldom = awaiting.Seldom(hindrance, first=2.0, clock=lambda: clock[0])
+    while clock[0] < 210:
+        assert seldom() == ("a" if looks[-1] < 200 else None)
+        clock[0] += 1.0
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert pauses[:9] == [2, 4, 8, 16, 30, 30, 30, 30, 30]
+
+
+def test_what_is_not_in_the_way_any_more_is_looked_at_each_time():
+    looks = []
+    seldom = awaiting.Seldom(lambda: looks.append(1), first=2.0, clock=lambda: 0.0)
+    for _ in range(3):
+        assert seldom() is None
+    assert len(looks) == 3

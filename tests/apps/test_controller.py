@@ -339,3 +339,19 @@ def test_a_look_that_takes_longer_than_the_lease_renews_it(cluster, made, monkey
         clock.now += 1
     assert names(cluster, kube.SLICES) == []
     assert holder(cluster) == "controller-1"
+
+
+def test_a_candidate_leaves_the_api_server_the_time_that_it_asks_for_and_a_leader_does_not(
+    cluster, made
+):
+    busy = options.Fault(status=429, reason="TooManyRequests", retry_after=20)
+    leader, other = made(), made(identity="other")
+    leader._chance = other._chance = lambda: 1.0
+    leader.round()
+    with cluster.faults.where(lambda call: busy if call.resource == "leases" else None):
+        leader.round()
+        other.round()
+    seconds = leader._config.retry_seconds
+    assert (leader.pause(), other.pause()) == (seconds, 25.0)
+    other.round()
+    assert other.pause() == seconds

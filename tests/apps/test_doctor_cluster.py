@@ -252,3 +252,13 @@ def test_nothing_is_written(ask, own_cluster):
     ask(own_cluster.kubeconfig)
     assert own_cluster.slice_writes() == []
     assert own_cluster.slices() == []
+
+
+def test_without_gates_one_write_is_asked_for_and_no_gate_is_a_problem(new_cluster, own_machine):
+    cluster = new_cluster(disabled_gates=frozenset({GATE, SHARES_GATE}))
+    config = settings_for(own_machine, cluster.kubeconfig, shares="memory")
+    findings = doctor_cluster.findings(
+        config, partitions=False, gates=False, user_agent="dra-driver/test doctor"
+    )
+    assert {finding.level for finding in findings} == {diagnosis.Level.FINE}
+    assert [call.verb for call in cluster.faults.calls if call.dry_run] == ["create"]

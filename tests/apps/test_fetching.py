@@ -1,5 +1,6 @@
 """Reading a claim from an API server that stumbles."""
 
+import dataclasses
 import threading
 
 import api_cluster
@@ -8,6 +9,7 @@ import pytest
 
 from dra_driver.adapters import kube, patience
 from dra_driver.apps import fetching
+from dra_driver.logic import planning
 from dra_driver.model import claims
 from dra_driver.sim.api import options
 
@@ -130,3 +132,60 @@ def test_once_the_driver_stops_nothing_is_tried_again():
     ref = claims.ClaimRef("default", "claim", claims.ClaimUid("uid-1"))
     with pytest.raises(kube.Unavailable, match="it is away"):
         source.fetch(ref, patience.Patience(3600))
+
+
+def test_a_server_that_asks_for_more_time_than_there_is_is_not_asked_again(own_cluster):
+    source = fetching.ApiClaims(own_cluster.client, threading.Event(), chance=lambda: 0.0)
+    ref = own_cluster.claim("gpu-0")
+    busy = options.Fault(status=429, reason="TooManyRequests", retry_after=30)
+    with (
+        own_cluster.faults.claims_of(ref.name, *[busy] * 3) as happened,
+        pytest.raises(kube.Unavailable, match="429"),
+    ):
+        source.fetch(ref, patience.Patience(29))
+    assert happened == [busy]
+
+
+def test_the_pauses_between_tries_are_spread(own_cluster):
+    pauses = []
+
+    class Waiting(patience.Patience):
+        def sleep(self, seconds):
+            pauses.append(seconds)
+
+    source = fetching.ApiClaims(own_cluster.client, threading.Event(), chance=lambda: 0.5)
+    ref = own_cluster.claim("gpu-0")
+    with own_cluster.faults.claims_of(ref.name, *[UNAVAILABLE] * 6):
+        source.fetch(ref, Waiting(api_cluster.DEADLINE))
+    assert [round(pause, 3) for pause in pauses] == [0.075, 0.15, 0.3, 0.6, 1.2, 1.5]
+
+
+def test_of_all_claims_those_are_kept_that_are_of_the_node_or_asked_for(own_cluster, monkeypatch):
+    monkeypatch.setattr(kube, "PAGE", 2)
+    here = [own_cluster.claim("gpu-0"), own_cluster.claim("gpu-1", namespace="admin")]
+    elsewhere = [own_cluster.claim({"device": "gpu-0", "pool": "node-2"}) for _ in range(3)]
+    others = own_cluster.claim({"device": "gpu-0", "driver": "nic.example.com"})
+    free = own_cluster.claim(allocate=False)
+    source = fetching.ApiClaims(own_cluster.client, threading.Event())
+    node = planning.Node(api_cluster.DRIVER, api_cluster.NODE)
+
+    def kept(*uids):
+        return {claim.ref for claim in source.concerning(node, {*uids})}
+
+    assert kept() == {*here}
+    assert kept(elsewhere[1].uid, free.uid, "unknown") == {*here, elsewhere[1], free}
+    assert kept(others.uid) == {*here, others}
+    [found] = [one for one in source.concerning(node, ()) if one.ref == here[0]]
+    assert found == source.fetch(here[0], patience.Patience(api_cluster.DEADLINE))
+    # One page is in memory at a time.
+    lists = [call for call in own_cluster.faults.calls if call.verb == "list"]
+    assert len(lists) == 4 * 4
+
+
+def test_a_version_that_is_no_longer_offered_is_learnt_anew_by_a_list_too(own_cluster):
+    source = fetching.ApiClaims(own_cluster.client, threading.Event())
+    source._resource = dataclasses.replace(kube.CLAIMS, version="v1beta1")
+    node = planning.Node(api_cluster.DRIVER, api_cluster.NODE)
+    with pytest.raises(kube.NotFound):
+        source.concerning(node, ())
+    assert source.concerning(node, ()) == []

@@ -154,3 +154,29 @@ def test_without_counters_there_are_whole_gpus_alone_and_that_is_said_once(scene
     assert len(made.publish(SPLIT)) > 2
     made.publish(PLAIN)
     assert capsys.readouterr().out.count("partitions are not offered") == 2
+
+
+def test_while_a_record_cannot_be_read_nothing_that_is_published_goes(scene, node, api, lose):
+    made = scene(0)
+    ref, name = api.make(mig_node.OTHER_CARD), mig_node.OTHER_CARD
+    node.prepare(ref)
+    before = set(made.publish())
+    path = node.root / "claims" / f"{ref.uid}.json"
+    text = path.read_text()
+    path.write_text("damaged")
+    lose(1)
+    node.gpus.look()
+    assert set(made.publish()) == before
+    path.write_text(text)
+    assert name in set(made.publish()) < before
+
+
+def test_records_that_cannot_be_read_at_all_are_no_reason_to_publish_less(scene, node, monkeypatch):
+    made = scene(0)
+
+    def gone():
+        raise FileNotFoundError("claims")
+
+    monkeypatch.setattr(node.store.records, "contents", gone)
+    with pytest.raises(errors.Retryable, match="the records of claims cannot be read: claims"):
+        made.publish()

@@ -317,9 +317,7 @@ def test_what_is_wanted_is_looked_at_again_though_nobody_tells_of_a_change(
 ):
     monkeypatch.setattr(publishing, "LOOK_AGAIN", 0.05)
     wanted = []
-    publisher = in_this_process(
-        own_cluster, lambda _published, _layout: [logic.Content(tuple(wanted))]
-    )
+    publisher = in_this_process(own_cluster, lambda *_: [logic.Content(tuple(wanted))])
     publisher.start()
     assert publisher.wait_published(api_cluster.DEADLINE)
     own_cluster.wait_devices()

@@ -23,8 +23,14 @@ class Node:
         self.answer = None
         self.questions = 0
         self.looks = threading.Semaphore(0)
+        self.refusal, self.left_out = None, {}
         self.readiness = readiness.Readiness(
-            self, missing=self.missing, published=lambda: self.is_published, ask=self.ask
+            self,
+            missing=self.missing,
+            published=lambda: self.is_published,
+            ask=self.ask,
+            refusal=lambda: self.refusal,
+            left_out=lambda: self.left_out,
         )
 
     def wait_first(self, _seconds):
@@ -122,6 +128,29 @@ def test_the_api_server_is_asked_once_for_each_failure(node, log):
     assert reasons(log) == ["no Node"]
     node.is_published = True
     assert node.readiness.hindrance() is None
+
+
+def test_an_api_server_that_refuses_what_has_changed_since_is_told_of(node):
+    node.refusal = "no right to update"
+    told = "ResourceSlices are not as they should be: no right to update"
+    assert node.readiness.hindrance() == told
+    node.is_published, node.answer = False, None
+    assert node.readiness.hindrance() == "ResourceSlices are not published yet"
+
+
+@pytest.mark.parametrize(
+    ("left_out", "told"),
+    [
+        ({"gpu-1": "why"}, "the API server refuses gpu-1, so it is not offered: why"),
+        (
+            {"gpu-2": "other", "gpu-1": "why", "gpu-3": "why"},
+            "the API server refuses gpu-1 and 2 more, so they are not offered: why",
+        ),
+    ],
+)
+def test_devices_that_the_api_server_refuses_are_named(node, left_out, told):
+    node.left_out = left_out
+    assert node.readiness.hindrance() == told
 
 
 def test_what_fails_after_that_is_not_asked_about(node):

@@ -292,7 +292,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
     aside = own_machine.records / f"{damaged.uid}.json.damaged-0"
     # What a start does then, without the start: that takes long.
     claim = claims.parse(own_cluster.get_claim(damaged))
-    recovery = recovery_in(store_in(own_machine.records, own_machine.cdi), lambda: [claim])
+    recovery = recovery_in(store_in(own_machine.records, own_machine.cdi), lambda _uids: [claim])
     for number in itertools.count(1):
         died = victim.dies_at_start(number)
         if died:
@@ -349,7 +349,7 @@ class OtherInstance:
         self.spec.write_text('{"devices": [{"name": "uid-1-gpu-0"}]}')
 
     def recover_while(self, action):
-        def claim_list():
+        def claim_list(_uids):
             action()
             return []
 

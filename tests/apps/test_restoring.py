@@ -8,7 +8,7 @@ import sharing_node
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters import files, patience
 from dra_driver.model import prepared
 from dra_driver.sim import gpu_faults
 

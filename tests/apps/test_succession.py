@@ -129,6 +129,29 @@ def test_one_that_may_not_write_slices_does_not_take_over(old, new_one, own_clus
     api_cluster.wait_for(lambda: probed(NEW) == ("", ""), "ready")
 
 
+def test_one_that_is_to_share_devices_takes_over_though_the_api_server_takes_no_shares(
+    own_machine, new_one, probed
+):
+    cluster = api_cluster.Cluster(disabled_gates=frozenset({"DRAConsumableCapacity"}))
+    flags = {"cluster": cluster, "shares": "memory", "gpus": "h100-80gb-hbm3:1"}
+    started = []
+    try:
+        for uid in (OLD, NEW):
+            started.append(plugin_process.Plugin(own_machine, rolling_update_uid=uid, **flags))
+            started[-1].start()
+            takes_over(started[-1])
+            api_cluster.wait_for(lambda uid=uid: probed(uid) == ("", ""), f"ready: {probed(uid)}")
+        [device] = cluster.wait_devices("gpu-0")[0]["spec"]["devices"]
+        assert "allowMultipleAllocations" not in device
+        ref = cluster.claim("gpu-0")
+        assert started[-1].kubelet.prepare(ref) == [plugin_process.device(ref, "gpu-0")]
+        started[-1].kubelet.unprepare(ref)
+    finally:
+        for plugin in started:
+            plugin.kill()
+        cluster.close()
+
+
 def test_one_that_is_no_worse_than_the_old_one_takes_over_and_lets_the_update_go_on(
     old, new_one, own_machine, probed
 ):

@@ -128,15 +128,23 @@ def test_two_changed_slices_raise_the_generation_in_all():
     assert server.pool() == [(5, 3, ["gpu-5"]), (5, 3, ["gpu-1"]), (5, 3, ["gpu-7"])]
 
 
-def test_a_missing_slice_is_made_anew_and_raises_the_generation_in_all():
+def test_missing_slices_are_made_anew_and_the_others_are_left_as_they_are():
+    server = pooled.Server(pooled.stored("00001-b", pooled.content(1), generation=4, count=3))
+    assert server.reconcile([pooled.content(0), pooled.content(1), pooled.content(2)]) == (
+        [], [], [pooled.PREFIX, "00002-gpu.nvidia.com-node-1-"],
+    )  # fmt: skip
+    assert server.pool() == [(4, 3, ["gpu-0"]), (4, 3, ["gpu-1"]), (4, 3, ["gpu-2"])]
+
+
+def test_a_missing_slice_beside_one_that_changes_raises_the_generation_in_all():
     server = pooled.Server(
         pooled.stored("00000-a", pooled.content(0), generation=4, count=3),
         pooled.stored("00002-c", pooled.content(2), generation=4, count=3),
     )
-    assert server.reconcile([pooled.content(0), pooled.content(1), pooled.content(2)]) == (
+    assert server.reconcile([pooled.content(5), pooled.content(1), pooled.content(2)]) == (
         [], ["00000-a", "00002-c"], ["00001-gpu.nvidia.com-node-1-"],
     )  # fmt: skip
-    assert server.pool() == [(5, 3, ["gpu-0"]), (5, 3, ["gpu-1"]), (5, 3, ["gpu-2"])]
+    assert server.pool() == [(5, 3, ["gpu-5"]), (5, 3, ["gpu-1"]), (5, 3, ["gpu-2"])]
 
 
 def test_growing_by_a_slice_raises_generation_and_count_in_all():
@@ -234,6 +242,29 @@ def test_a_pool_without_devices_is_one_empty_slice():
 def test_an_empty_slice_is_the_same_with_an_empty_list_of_devices():
     server = pooled.Server(pooled.stored(f"{pooled.PREFIX}a", {"devices": []}))
     assert server.reconcile([{}]) == ([], [], [])
+
+
+TWO = tuple(pooled.stored(f"0000{n}-x", pooled.content(n), generation=4, count=2) for n in range(2))
+
+
+@pytest.mark.parametrize(
+    ("desired", "tears"),
+    [
+        ([pooled.content(0), pooled.content(1)], False),
+        ([pooled.content(0), pooled.content(7)], False),
+        ([pooled.content(6), pooled.content(7)], True),
+        ([pooled.content(0), pooled.content(1), pooled.content(2)], True),
+        ([pooled.content(0)], True),
+    ],
+    ids=["none", "one", "two", "one more", "one less"],
+)
+def test_changes_tell_whether_readers_are_left_without_a_whole_pool_meanwhile(desired, tears):
+    assert publishing.reconcile(pooled.OWNER, desired, TWO).tears is tears
+
+
+def test_a_pool_that_is_not_whole_yet_is_not_torn():
+    assert not publishing.reconcile(pooled.OWNER, [pooled.content(0)] * 2, []).tears
+    assert not publishing.reconcile(pooled.OWNER, [pooled.content(0)] * 2, TWO[:1]).tears
 
 
 def test_counters_are_content():

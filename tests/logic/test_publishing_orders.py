@@ -1,5 +1,7 @@
 """Another order of devices, and what readers see of any change."""
 
+import copy
+
 import pooled
 import pytest
 from hypothesis import given
@@ -57,14 +59,24 @@ def test_an_order_and_a_wrong_slice_count_in_two_slices_raise_the_generation():
 
 # Whatever was there before
 
-DESIRED = st.lists(
-    st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers)),
-    min_size=1, max_size=4,
-)  # fmt: skip
+PLAIN = st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers))
+COUNTERS = st.integers(0, 2).map(
+    lambda n: {"sharedCounters": [{"name": f"set-{n}", "counters": {"memory": {"value": "1"}}}]}
+)
+
+
+def taints(*times):
+    """Contents all of whose devices have a taint, maybe with a time."""
+    with_times = st.sampled_from([pooled.TAINT | ({"timeAdded": t} if t else {}) for t in times])
+    tainted = st.builds(pooled.tainted, st.integers(0, 6), with_times)
+    return st.lists(tainted, min_size=1, max_size=3).map(lambda found: {"devices": found})
+
+
+DESIRED = st.lists(PLAIN | COUNTERS | taints(None), min_size=1, max_size=4)
 STORED = st.builds(
     pooled.stored,
     st.from_regex(r"0000[0-5]-[a-z]{1,3}|0{6}-[a-z]|[a-z]{1,8}-[a-z]", fullmatch=True),
-    st.lists(st.integers(0, 6), max_size=3).map(lambda numbers: pooled.content(*numbers)),
+    PLAIN | COUNTERS | taints(pooled.TIME),
     generation=st.integers(0, 4),
     count=st.integers(1, 4),
     pool=st.sampled_from(["node-1", "node-1", "node-1", "elsewhere"]),
@@ -90,29 +102,67 @@ def test_from_any_start_one_pass_publishes_exactly_what_is_wanted_and_the_next_w
     assert {pool["resourceSliceCount"] for pool in pools} == {len(desired)} == {len(pools)}
     assert len({pool["generation"] for pool in pools}) == 1
     assert pools[0]["generation"] >= before
-    assert written[2] == [] or pools[0]["generation"] > before
-    published = [body["spec"].get("devices", []) for body in server.existing()]
-    assert published == [body.get("devices", []) for body in desired]
+    assert pools[0]["generation"] > before or not (written[1] and written[2])
+    published = [_offered(body["spec"]) for body in server.existing()]
+    assert published == desired
     assert server.reconcile(desired) == ([], [], [])
 
 
-@given(DESIRED, DESIRED)
-def test_readers_never_see_a_mixture_of_two_generations_as_complete(first, second):
+@given(st.lists(DESIRED, min_size=2, max_size=4))
+def test_whatever_is_wanted_after_whatever_is_published_just_so(history):
+    server = pooled.Server(gives_times=True)
+    for desired in history:
+        server.reconcile(desired)
+        assert [_offered(body["spec"]) for body in server.existing()] == desired
+        assert server.reconcile(desired) == ([], [], [])
+
+
+def _offered(spec):
+    """What a slice offers, without the times that are kept; a field that is empty is there."""
+    found = copy.deepcopy({key: spec[key] for key in ("devices", "sharedCounters") if key in spec})
+    for device in found.get("devices", ()):
+        for taint in device.get("taints", ()):
+            taint.pop("timeAdded", None)
+    return found
+
+
+@given(st.lists(DESIRED, min_size=2, max_size=3), st.data())
+def test_readers_never_see_a_mixture_as_a_whole_pool_whatever_breaks_off_or_is_deleted(
+    history, data
+):
     server = pooled.Server()
-    server.reconcile(first)
-    old = [body["spec"].get("devices", []) for body in server.existing()]
-    changes = publishing.reconcile(pooled.OWNER, second, server.existing())
-    writes = [
-        *((body, "delete") for body in changes.delete),
-        *((body, "update") for body in changes.update),
-        *((body, "create") for body in changes.create),
+    server.reconcile(history[0])
+    seen = [_complete(server)]
+    for desired in history[1:]:
+        names = sorted(server.slices)
+        for name in data.draw(st.lists(st.sampled_from(names or [""]), unique=True)):
+            # Somebody else deletes it.
+            server.slices.pop(name, None)
+            seen.append(_complete(server))
+        writes = _writes(publishing.reconcile(pooled.OWNER, desired, server.existing()))
+        done = data.draw(st.integers(0, len(writes)), "writes that are carried out")
+        _carry_out(server, writes[:done], seen)
+    _carry_out(
+        server, _writes(publishing.reconcile(pooled.OWNER, history[-1], server.existing())), seen
+    )
+    assert _complete(server) == history[-1]
+    allowed = [_unordered(desired) for desired in history]
+    assert all(one is None or _unordered(one) in allowed for one in seen)
+
+
+def _writes(changes):
+    """One after another, each as changes of its own."""
+    return [
+        publishing.Changes(**{kind: (body,) if kind == part else () for kind in _PARTS})
+        for part in _PARTS
+        for body in getattr(changes, part)
     ]
-    new = [body.get("devices", []) for body in second]
-    for body, kind in writes:
-        server.apply(publishing.Changes(**{k: (body,) if k == kind else () for k in _PARTS}))
-        complete = _complete(server)
-        assert complete is None or _unordered(complete) in (_unordered(old), _unordered(new))
-    assert _complete(server) == new
+
+
+def _carry_out(server, writes, seen):
+    for one in writes:
+        server.apply(one)
+        seen.append(_complete(server))
 
 
 _PARTS = ("delete", "update", "create")
@@ -120,14 +170,20 @@ _PARTS = ("delete", "update", "create")
 
 def _unordered(published):
     """Slice by slice, for an order alone may change in the middle of a generation."""
-    return [sorted(item["name"] for item in body) for body in published]
+    return [
+        (
+            sorted(str(item) for item in body.get("devices", ())),
+            body.get("sharedCounters"),
+        )
+        for body in published
+    ]
 
 
 def _complete(server):
-    """The devices of the pool as a scheduler reads it; None while the pool is incomplete."""
+    """What the pool offers as a scheduler reads it; None while the pool is incomplete."""
     pools = [body["spec"]["pool"] for body in server.existing()]
     newest = max((pool["generation"] for pool in pools), default=0)
     current = [body for body in server.existing() if body["spec"]["pool"]["generation"] == newest]
     if not current or len(current) != current[0]["spec"]["pool"]["resourceSliceCount"]:
         return None
-    return [body["spec"].get("devices", []) for body in current]
+    return [_offered(body["spec"]) for body in current]

@@ -89,6 +89,19 @@ def test_of_two_shares_of_a_device_only_that_whose_daemon_is_down_is_not_ready()
     ]
 
 
+def test_a_device_whose_gpu_is_gone_is_not_ready_whatever_its_daemon_does():
+    sharing = prepared.Sharing(mps=(use("d1", "gpu-0", "gpu-1"),))
+    both = record(device("gpu-0"), device("gpu-1"), device("gpu-2"), sharing=sharing)
+
+    told = reports.of_record(both, {"d1": "it is down"}, {"gpu-0": "it is lost", "gpu-9": "x"})
+
+    assert [(one.ready, one.reason, one.message) for one in told] == [
+        (False, "GpuLost", "it is lost"),
+        (False, "MpsDaemonDown", "it is down"),
+        (True, "Prepared", "ready for containers"),
+    ]
+
+
 def test_all_devices_of_a_daemon_that_is_down_are_not_ready():
     sharing = prepared.Sharing(mps=(use("d1", "gpu-0", "gpu-1"),))
     three = record(device("gpu-0"), device("gpu-1"), device("gpu-2"), sharing=sharing)

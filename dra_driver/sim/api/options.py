@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
-from dra_driver.sim.api import access, routing
+from dra_driver.sim.api import access, problems, routing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Options:
     """How long a watch is silent before it gets a bookmark, if it wants any."""
     expression_check: Callable[[str], str | None] = lambda _expression: None
     """What is wrong with a CEL expression, or None."""
+    webhook: Callable[[dict[str, Any]], problems.Denial | None] = lambda _object: None
+    """What a validating webhook has against an object as it is to be stored."""
     request_log: Callable[[routing.Call], None] = lambda _call: None
     """Told of each request."""
     fault: Callable[[routing.Call], Fault | None] = lambda _call: None

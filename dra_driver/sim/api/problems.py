@@ -99,6 +99,22 @@ def invalid(kind: kinds.Kind, name: str, found: Sequence[fields.FieldError]) -> 
     return ApiError(Problem(422, "Invalid", message, details))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Denial:
+    """What a validating webhook has against an object, and against which of its fields."""
+
+    why: str
+    fields: tuple[str, ...] = ()
+
+
+def denied(denial: Denial) -> ApiError:
+    """403, as most validating webhooks have it."""
+    message = f'admission webhook "policy.example.com" denied the request: {denial.why}'
+    causes = [{"message": denial.why, "field": field} for field in denial.fields]
+    details = {"causes": causes} if causes else {}
+    return ApiError(Problem(403, "Forbidden", message, details))
+
+
 def bad_request(message: str) -> ApiError:
     """400: the request cannot be understood."""
     return ApiError(Problem(400, "BadRequest", message))

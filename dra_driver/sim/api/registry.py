@@ -59,6 +59,7 @@ class Settings:
     """The version of Kubernetes that is played: 1.`minor`."""
     disabled_gates: frozenset[str] = frozenset()
     expression_check: Callable[[str], str | None] = lambda _expression: None
+    webhook: Callable[[Json], problems.Denial | None] = lambda _object: None
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
 
@@ -233,6 +234,9 @@ class Registry:
         found += strategy.validate(write)
         if found:
             raise problems.invalid(kind, new["metadata"].get("name", ""), found)
+        denial = self._settings.webhook(new)
+        if denial is not None:
+            raise problems.denied(denial)
 
     def _strategy(self, kind: kinds.Kind) -> strategies.Strategy:
         return self._settings.rules.get(kind.storage, strategies.PLAIN)

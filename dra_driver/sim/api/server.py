@@ -231,6 +231,7 @@ def _registry_settings(settings: Options) -> registry.Settings:
             minor, off=settings.disabled_gates, on=settings.enabled_gates
         ),
         expression_check=settings.expression_check,
+        webhook=settings.webhook,
     )
 
 

@@ -104,6 +104,11 @@ class Store:
             held = self._objects[resource]
             return [held[key] for key in sorted(held)]
 
+    def contents(self) -> dict[str, list[Json]]:
+        """All objects by resource."""
+        with self.lock:
+            return {resource: list(held.values()) for resource, held in self._objects.items()}
+
     def put(self, resource: str, body: Json) -> Json:
         """Creates or replaces the object; gives it the next version and returns it."""
         with self.lock:
