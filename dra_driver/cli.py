@@ -21,7 +21,7 @@ from dra_driver import (
 from dra_driver.adapters import standard_error
 
 if TYPE_CHECKING:
-    from dra_driver.apps import node_agent
+    from dra_driver.apps import host
 
 VERSION = build.VERSION
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -316,7 +316,7 @@ def _settings(model: type[settings.T], options: argparse.Namespace) -> settings.
     return settings.resolve(model, file=file, environment=os.environ, flags=flags)
 
 
-def _hardware(config: settings.KubeletPlugin) -> "node_agent.Hardware":
+def _hardware(config: settings.KubeletPlugin) -> "host.Hardware":
     if config.simulate_gpus is not None:
         from dra_driver.sim import hardware  # noqa: PLC0415 - not loaded on a real node
 

@@ -11,7 +11,7 @@ import plugin_process
 
 from dra_driver import settings
 from dra_driver.adapters import nvml
-from dra_driver.apps import doctor, host, node_agent
+from dra_driver.apps import doctor, host
 from dra_driver.logic import diagnosis
 from dra_driver.sim import hardware
 
@@ -79,20 +79,20 @@ class Node:
         for name in NODES:
             (dev / name).symlink_to("/dev/null")
 
-    def served(self, config: settings.KubeletPlugin, gpus: str) -> node_agent.Hardware:
+    def served(self, config: settings.KubeletPlugin, gpus: str) -> host.Hardware:
         """The installed driver, with simulated GPUs behind its NVML."""
         pretended = hardware.simulated(config.model_copy(update={"simulate_gpus": gpus}))
         missing = functools.partial(host.missing, host.installed_driver(config))
         return dataclasses.replace(pretended, driver=host.layout_of_driver(config), missing=missing)
 
-    def unserved(self, config: settings.KubeletPlugin) -> node_agent.Hardware:
+    def unserved(self, config: settings.KubeletPlugin) -> host.Hardware:
         """The installed driver, whose library is loaded as it is."""
         found = self.served(config, "none")
         return dataclasses.replace(found, nvml=nvml.Nvml(layout=host.layout_of_driver(config)))
 
 
 def examine(
-    config: settings.KubeletPlugin, found: node_agent.Hardware | None = None
+    config: settings.KubeletPlugin, found: host.Hardware | None = None
 ) -> list[diagnosis.Finding]:
     """All findings; without `found` for the simulated GPUs of the settings."""
     return doctor.examine(

@@ -15,7 +15,7 @@ from typing import Literal
 
 from dra_driver import errors, settings
 from dra_driver.adapters import standard_error, terminal
-from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, node_agent
+from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, host
 from dra_driver.logic import diagnosis
 from dra_driver.model import texts
 
@@ -26,7 +26,7 @@ _MORE = "... The rest is in the log of this container."
 
 _PARTS = ("the node", "the NVIDIA driver", "the API server")
 
-Hardware = Callable[[settings.KubeletPlugin], node_agent.Hardware]
+Hardware = Callable[[settings.KubeletPlugin], host.Hardware]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

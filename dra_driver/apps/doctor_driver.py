@@ -15,7 +15,7 @@ from dra_driver.adapters import (
     nvml,
     sysfs,
 )
-from dra_driver.apps import host, node_agent, time_slice_probe
+from dra_driver.apps import host, time_slice_probe
 from dra_driver.logic import card_diagnosis, diagnosis, injecting
 from dra_driver.model import devices
 
@@ -31,7 +31,7 @@ class Seen:
     partitionable: bool
 
 
-def look(config: settings.KubeletPlugin, hardware: node_agent.Hardware) -> Seen:
+def look(config: settings.KubeletPlugin, hardware: host.Hardware) -> Seen:
     """Ask NVML, and look for what containers are given."""
     found = devices.Discovery(())
     failure: errors.DriverError | None = None
@@ -188,7 +188,7 @@ def _capabilities(
 
 
 def _programs(
-    config: settings.KubeletPlugin, hardware: node_agent.Hardware, found: Sequence[devices.Gpu]
+    config: settings.KubeletPlugin, hardware: host.Hardware, found: Sequence[devices.Gpu]
 ) -> Iterator[diagnosis.Finding]:
     """What some claims need; simulated GPUs have an nvidia-smi of their own."""
     if config.simulate_gpus is None:

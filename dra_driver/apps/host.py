@@ -1,8 +1,9 @@
 """The GPUs and the NVIDIA driver of the machine that this process runs on."""
 
+import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dra_driver import errors, settings
 from dra_driver.adapters import (
@@ -14,11 +15,30 @@ from dra_driver.adapters import (
     nvml,
     sysfs,
 )
-from dra_driver.apps import injection, node_agent
+from dra_driver.apps import injection, specs, time_slice_probe
 from dra_driver.model import devices
 
 
-def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hardware:
+    """The node's GPUs: real ones, or simulated.
+
+    `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
+    `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
+    these UUIDs have time slices to set.
+    """
+
+    nvml: nvml.Nvml
+    place: sysfs.Sysfs
+    injector: specs.Injector
+    driver: driver_root.Layout
+    launcher: mps_local.LocalLauncher
+    nvidia_smi: nvidia_smi.NvidiaSmi
+    with_time_slices: time_slice_probe.Ask
+    missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
+
+
+def hardware(config: settings.KubeletPlugin) -> Hardware:
     """What the settings say of where the driver is installed, as the agent needs it."""
     layout = layout_of_driver(config)
     root = installed_driver(config)
@@ -27,7 +47,7 @@ def hardware(config: settings.KubeletPlugin) -> node_agent.Hardware:
             driver_programs.find, layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY
         )
     )
-    return node_agent.Hardware(
+    return Hardware(
         nvml=nvml.Nvml(layout=layout),
         place=sysfs.Sysfs(config.sysfs_root),
         injector=injection.HostDriver(

@@ -12,7 +12,7 @@ from dra_driver.apps import awaiting, device_health, serving, succession
 
 if TYPE_CHECKING:
     from dra_driver.adapters import http_server
-    from dra_driver.apps import node_agent
+    from dra_driver.apps import host, node_agent
 
 GRACE_SECONDS = 20.0
 """How long calls in progress may go on after a stop was asked for."""
@@ -26,7 +26,7 @@ class KubeletPlugin:
     def __init__(
         self,
         config: settings.KubeletPlugin,
-        hardware: "Callable[[], node_agent.Hardware]",
+        hardware: "Callable[[], host.Hardware]",
         *,
         user_agent: str,
     ) -> None:

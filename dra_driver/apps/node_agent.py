@@ -4,32 +4,26 @@ It is imported after the sockets are open: what it needs takes longer to load th
 should wait for them.
 """
 
-import collections
-import dataclasses
 import functools
 import pathlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 from dra_driver import settings, telemetry
 from dra_driver.adapters import (
     boots,
-    driver_root,
     instances,
     kube,
     ledgers,
     locks,
-    mps_local,
-    nvidia_smi,
-    nvml,
     nvml_compute,
     nvml_mig,
     patience,
     processes,
     records,
-    sysfs,
 )
 from dra_driver.apps import (
+    announcing,
     attempts,
     card_upkeep,
     describing,
@@ -38,7 +32,7 @@ from dra_driver.apps import (
     directory_watch,
     doctor_cluster,
     fetching,
-    gpu_health,
+    host,
     inventory,
     mending,
     mps_health,
@@ -57,37 +51,17 @@ from dra_driver.apps import (
     refusals,
     restoring,
     sharing,
-    specs,
     time_slice_probe,
     turns,
     upkeep,
 )
-from dra_driver.logic import device_health, diagnosis, planning, reports
-from dra_driver.model import claims, devices, prepared, quantities
+from dra_driver.logic import diagnosis, planning
+from dra_driver.model import claims, prepared, quantities
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
 UNPREPARE_SECONDS = 45.0
 """Seconds that it may take to unprepare a claim that the kubelet forgot."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hardware:
-    """The node's GPUs: real ones, or simulated.
-
-    `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
-    `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
-    these UUIDs have time slices to set.
-    """
-
-    nvml: nvml.Nvml
-    place: sysfs.Sysfs
-    injector: specs.Injector
-    driver: driver_root.Layout
-    launcher: mps_local.LocalLauncher
-    nvidia_smi: nvidia_smi.NvidiaSmi
-    with_time_slices: time_slice_probe.Ask
-    missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
 
 
 class NodeAgent:
@@ -96,10 +70,10 @@ class NodeAgent:
     def __init__(
         self,
         config: settings.KubeletPlugin,
-        hardware: Hardware,
+        hardware: host.Hardware,
         metrics: telemetry.Metrics,
         *,
-        on_health: Callable[[Mapping[str, str | None]], None] = lambda _: None,
+        on_health: announcing.OnHealth = lambda _: None,
         calls: turns.Turns | None = None,
         user_agent: str,
     ) -> None:
@@ -114,13 +88,9 @@ class NodeAgent:
         self._config = config
         self._user_agent = user_agent
         self._metrics = metrics
-        self._on_health = on_health
         self._turns = calls or turns.Turns()
         self._stop = threading.Event()
         self._is_ready = False
-        # Whoever looks last tells last: what is told stays told until something changes.
-        self._telling = threading.Lock()
-        self._reporting = threading.Lock()
         self._log = telemetry.logger("agent")
         self._client = kube.Client(kubeconfig=config.kubeconfig, user_agent=user_agent)
         boot_id = boots.current(config.boot_id_file)
@@ -151,13 +121,20 @@ class NodeAgent:
         self._statuses = device_status.DeviceStatusWriter(
             self._client, self._claims, config.driver_name
         )
+        self._announcer = announcing.Announcer(
+            self._gpus,
+            self._store.records,
+            self._statuses,
+            metrics,
+            on_health,
+            daemons=lambda: self._health,
+        )
         self._node = planning.Node(config.driver_name, pool=config.node_name)
         self._sweeper: mps_sweeping.Sweeper | None = None
         launcher = self._launcher(hardware)
         self._effects = self._make_effects(hardware, launcher)
         self._card_upkeep = self._make_card_upkeep()
         self._health = self._make_health(launcher)
-        self._gpu_health = gpu_health.GpuHealth(self._gpus, on_change=self._report_gone)
         self._preparer = self._make_preparer()
         self._mender = mending.Mender(self._node, self._store, self._gpus.current)
         self._users = device_users.DeviceUsers(
@@ -212,9 +189,9 @@ class NodeAgent:
         self._card_upkeep.look()
         # What was not reported before the last stop; nothing is written that is there already.
         # Before the first call, whose report is the later one then.
-        for record in self._known():
+        for record in self._announcer.known():
             if record.phase is prepared.Phase.COMPLETED:
-                self._report(record)
+                self._announcer.tell_prepared(record)
         self._is_ready = True
         ready(refusals.Told(self._preparer, self._store.records, self._statuses.report))
         self._statuses.start()
@@ -253,31 +230,9 @@ class NodeAgent:
 
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
-        with self._telling:
-            known = self._known()
-            self._metrics.prepared(
-                collections.Counter(device.kind for record in known for device in record.devices),
-                claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
-            )
-            self._tell_health(known)
-            self._gpu_health.tell(known)
+        self._announcer.changed()
         self._publisher.changed()
         self._readiness.changed()
-
-    def _tell_health(self, known: Sequence[prepared.Record]) -> None:
-        seen = self._gpus.snapshot
-        offered = {name: offer.card for name, offer in seen.offered.items()}
-        down = self._health.told
-        self._metrics.gpus(
-            offered=len(set(offered.values())),
-            failed=len(seen.failures),
-            lost=len({offer.gpu.uuid for offer in seen.lost.values()}),
-        )
-        needed = {use.domain for record in known for use in record.sharing.mps}
-        self._metrics.mps_daemons(ready=len(needed - down.keys()), down=len(needed & down.keys()))
-        self._on_health(
-            device_health.of_node(offered, seen.lost, known, down=down, problem=seen.problem)
-        )
 
     def _publish_failed(self) -> None:
         self._metrics.publish_error()
@@ -297,31 +252,11 @@ class NodeAgent:
     def _is_newest(self) -> bool:
         return self._instance is not None and self._instance.is_newest()
 
-    def _known(self) -> list[prepared.Record]:
-        return list(self._store.records.contents().records.values())
-
-    def _report(self, record: prepared.Record) -> None:
-        self._report_down(record, self._health.down(record))
-
-    def _report_gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
-        with self._reporting:
-            down = self._health.told_of(record)
-            self._statuses.report(record.ref, reports.of_record(record, down, gone))
-
-    def _report_down(self, record: prepared.Record, down: mps_health.Down) -> None:
-        # What is found out later is reported later.
-        with self._reporting:
-            gone = self._gpu_health.gone(record)
-            self._statuses.report(record.ref, reports.of_record(record, down, gone))
-        if record.sharing.mps:
-            with self._telling:
-                self._tell_health(self._known())
-
     @property
     def _mps_dir(self) -> pathlib.Path:
         return self._config.state / "mps"
 
-    def _make_inventory(self, hardware: Hardware) -> inventory.Inventory:
+    def _make_inventory(self, hardware: host.Hardware) -> inventory.Inventory:
         config = self._config
         looking = inventory.Looking(
             hardware.nvml,
@@ -369,7 +304,7 @@ class NodeAgent:
             self._store.locks,
             launcher,
             self._mps_dir,
-            on_change=self._report_down,
+            on_change=self._announcer.tell_down,
             keep=self._card_upkeep.look,
         )
 
@@ -384,7 +319,9 @@ class NodeAgent:
             boot_id=self._store.boot_id,
         )
 
-    def _make_effects(self, hardware: Hardware, launcher: sharing.Launcher) -> attempts.Effects:
+    def _make_effects(
+        self, hardware: host.Hardware, launcher: sharing.Launcher
+    ) -> attempts.Effects:
         partitioner = partitioning.Partitioner(
             nvml_mig.MigNvml(hardware.nvml),
             self._books,
@@ -408,7 +345,7 @@ class NodeAgent:
             self._effects,
             stopping=self._stop,
             on_change=self._changed,
-            on_prepared=self._report,
+            on_prepared=self._announcer.tell_prepared,
         )
 
     def _make_orphans(self) -> orphans.Orphans:
@@ -441,7 +378,7 @@ class NodeAgent:
         if self._instance is not None:
             self._instance.clear_dead()
 
-    def _launcher(self, hardware: Hardware) -> sharing.Launcher:
+    def _launcher(self, hardware: host.Hardware) -> sharing.Launcher:
         if self._config.mps_launcher == "pod":
             made = mps_pods.launcher(self._config, self._client, hardware.driver, hardware.launcher)
             self._sweeper = made.sweeper

@@ -14,7 +14,7 @@ from dra_driver.adapters import (
     nvml,
     sysfs,
 )
-from dra_driver.apps import node_agent
+from dra_driver.apps import host
 from dra_driver.logic import cdi, injecting
 from dra_driver.model import devices
 from dra_driver.sim import gpu_files, gpus, host_nvidia_smi, mps_program
@@ -38,7 +38,7 @@ class SimulatedDriver:
         )
 
 
-def simulated(config: settings.KubeletPlugin) -> node_agent.Hardware:
+def simulated(config: settings.KubeletPlugin) -> host.Hardware:
     """The GPUs of `--simulate-gpus`; their state outlives the process."""
     directory = config.simulation
     directory.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def simulated(config: settings.KubeletPlugin) -> node_agent.Hardware:
         return _made(config, directory)
 
 
-def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent.Hardware:
+def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> host.Hardware:
     library = gpus.SimulatedNvml(directory, spec=config.simulate_gpus, node=config.node_name)
     # Out of the package and into a directory of the node: there the runtime can mount it.
     containers = directory / "nvidia-smi"
@@ -55,7 +55,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> node_agent
     driver = directory / "driver"
     mps_program.install(driver, directory)
     program = driver_programs.Program(host_nvidia_smi.write(directory), {})
-    return node_agent.Hardware(
+    return host.Hardware(
         nvml=nvml.Nvml(library),
         place=sysfs.Sysfs(library.write_sysfs()),
         injector=SimulatedDriver(containers),
