@@ -8,6 +8,7 @@ Besides the directories of `mps.Daemon` it holds `daemon.json` (what is wanted),
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import pathlib
@@ -27,6 +28,8 @@ _DAEMON = stores.Kind(
 )
 _NAMED_SECONDS = 10.0
 _POLL_SECONDS = 0.01
+_REMOVALS = 8
+"""A container that the kubelet starts once more writes a file or two, and ends."""
 
 
 class _Supervisor(pydantic.BaseModel):
@@ -99,10 +102,14 @@ class Domain:
             errors.Retryable: something in it cannot be removed, or is made anew meanwhile.
         """
         mounts.unmount(self.directory / "shm")
-        try:
-            shutil.rmtree(self.directory, onerror=_unless_gone)
-        except OSError as error:
-            raise errors.Retryable(f"{self.directory} cannot be removed: {error}") from error
+        for left in reversed(range(_REMOVALS)):
+            try:
+                shutil.rmtree(self.directory, onerror=_unless_gone)
+            except OSError as error:
+                if left and error.errno == errno.ENOTEMPTY:
+                    continue
+                raise errors.Retryable(f"{self.directory} cannot be removed: {error}") from error
+            return
 
     def ready(self) -> mps.Ready | None:
         """Which daemon is ready, and with which limits; None: none said so."""

@@ -1,11 +1,16 @@
 """The directory of an MPS daemon on a disk that refuses."""
 
 import errno
+import json
 import os
+import pathlib
+import shutil
+import tempfile
 
 import disk_faults
 import pytest
 
+from dra_driver import errors
 from dra_driver.adapters import files, mps_domain, pids, stores
 from dra_driver.model import mps
 
@@ -28,16 +33,24 @@ OLD = """{
 
 
 @pytest.fixture
-def daemon(tmp_path):
+def root():
+    """A short path: those of sockets in it are limited."""
+    made = pathlib.Path(tempfile.mkdtemp(prefix="mps-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def daemon(root):
     return mps.daemon(
-        root=str(tmp_path), daemon_id="0123456789abcdef", device="GPU-0", shm_bytes=2**20,
+        root=str(root), daemon_id="0123456789abcdef", device="GPU-0", shm_bytes=2**20,
         limits=LIMITS,
     )  # fmt: skip
 
 
 @pytest.fixture
-def domain(tmp_path, daemon):
-    made = mps_domain.Domain(tmp_path / daemon.id)
+def domain(root, daemon):
+    made = mps_domain.Domain(root / daemon.id)
     made.create(daemon, shm=False)
     made.say_ready(pids.Process(1, 2), LIMITS)
     return made
@@ -54,16 +67,16 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_it_refuses_is_told_with_the_path_and_a_remedy(tmp_path, domain, daemon, change):
-    disk = disk_faults.Disk(errno.EROFS, disk_faults.CHANGES, [tmp_path], opens="changed")
+def test_what_it_refuses_is_told_with_the_path_and_a_remedy(root, domain, daemon, change):
+    disk = disk_faults.Disk(errno.EROFS, disk_faults.CHANGES, [root], opens="changed")
     with disk.failing(), pytest.raises(files.Unusable) as caught:
         CHANGES[change](domain, daemon)
     assert str(domain.directory) in str(caught.value)
     assert f"{os.strerror(errno.EROFS)}. Remedy: its file system is read-only" in str(caught.value)
 
 
-def test_what_is_taken_away_needs_no_space(tmp_path, domain):
-    disk = disk_faults.Disk(errno.ENOSPC, disk_faults.WRITES, [tmp_path], opens="new")
+def test_what_is_taken_away_needs_no_space(root, domain):
+    disk = disk_faults.Disk(errno.ENOSPC, disk_faults.WRITES, [root], opens="new")
     with disk.failing():
         domain.retire()
         domain.say_not_ready()
@@ -78,8 +91,45 @@ def test_a_description_that_an_earlier_driver_wrote_is_read_and_written_as_it_wa
     domain.description.write_text(text)
     assert domain.read() == daemon
     domain.describe(daemon)
-    # A supervisor of an earlier driver, which runs on, has to read it.
-    assert domain.description.read_text() == text
+    # A supervisor of an earlier driver, which runs on, has to read it: to that the limits of each
+    # device were optional, and all else was not.
+    assert json.loads(domain.description.read_text()) == without_limits_by_device(text)
+
+
+def without_limits_by_device(text):
+    document = json.loads(text)
+    del document["daemon"]["limits"]["memory_by_device"]
+    return document
+
+
+def test_what_is_put_there_while_it_is_removed_goes_too(domain, monkeypatch):
+    """As by the last words of a container that the kubelet starts once more."""
+    rmdir, late = os.rmdir, ["log", "log", domain.directory.name]
+
+    def removing(path, **options):
+        if pathlib.Path(path).name in late[:1]:
+            at = {**options, "dir_fd": os.open(path, os.O_RDONLY, **options)}
+            os.close(os.open("late", os.O_CREAT, dir_fd=at["dir_fd"]))
+            os.close(at["dir_fd"])
+            late.pop(0)
+        rmdir(path, **options)
+
+    monkeypatch.setattr(os, "rmdir", removing)
+    domain.remove()
+    assert late == []
+    assert not domain.directory.exists()
+
+
+def test_what_cannot_be_removed_is_told_and_can_be_tried_again(domain, monkeypatch):
+    def refusing(path, **_options):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "rmdir", refusing)
+        with pytest.raises(errors.Retryable, match=r"cannot be removed: .*not empty"):
+            domain.remove()
+    domain.remove()
+    assert not domain.directory.exists()
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_the_reason_that_a_daemon_logs_before_it_ends_is_told_whole(scene):
 
     reason = r"exit status 3; its log ends with: no such device \| see the manual \| goodbye$"
     with pytest.raises(errors.Retryable, match=reason):
-        launcher.wait_ready(daemon, 0.01)
+        launcher.wait_ready(daemon, patience.Patience(0.01))
 
 
 def test_what_a_daemon_that_neither_answers_nor_ends_has_logged_is_told(scene):
@@ -263,7 +263,7 @@ def test_what_a_daemon_that_neither_answers_nor_ends_has_logged_is_told(scene):
     polling.until(lambda: log.exists() and log.read_text() != "")
 
     with pytest.raises(errors.Retryable, match=r"its log ends with: waits for the device$"):
-        launcher.wait_ready(daemon, 0.01)
+        launcher.wait_ready(daemon, patience.Patience(0.01))
 
 
 def test_a_reason_is_told_no_more_once_the_daemon_is_ready(scene):
@@ -274,7 +274,7 @@ def test_a_reason_is_told_no_more_once_the_daemon_is_ready(scene):
     polling.until(lambda: "out of order" in mps_scene.domain(daemon).problem())
 
     mps_scene.replace(scene.program, good)
-    launcher.wait_ready(daemon, 60)
+    launcher.wait_ready(daemon, patience.Patience(60))
 
     assert mps_scene.domain(daemon).problem() == ""
 

@@ -60,13 +60,12 @@ def test_a_pod_that_does_not_start_is_told_with_what_is_in_its_way(launcher, pod
 
 def test_the_reason_that_a_daemon_in_a_pod_logs_is_told_with_its_pod(launcher, pods, place):
     mps_scene.replace(place.program, "#!/bin/sh\necho no such device\nexit 3\n")
-    daemon = place.daemon()
-    launcher.start(daemon)
+    daemon = begun(launcher, place.daemon())
     polling.until(lambda: mps_scene.domain(daemon).problem())
 
     reason = r"exit status 3; its log ends with: no such device; pod dra-driver/mps-.*: Running"
     with pytest.raises(errors.Retryable, match=reason):
-        launcher.wait_ready(daemon, 0.01)
+        launcher.wait_ready(daemon, patience.Patience(0.01))
 
 
 def test_a_pod_that_ends_is_not_waited_for(launcher, pods, place):
@@ -125,21 +124,23 @@ def test_a_priority_class_that_is_not_there_is_named(launchers, pods, pods_clust
         refusing(pods_cluster, "create", missing),
         pytest.raises(errors.Retryable, match=r"Make the priority class high .*--mps-priority-cl"),
     ):
-        launcher.start(place.daemon())
+        begun(launcher, place.daemon())
 
 
 def test_on_a_full_node_that_is_said_with_what_the_pod_wants(launcher, pods, place):
     pods.broken = True
     daemon = place.daemon()
     launcher.start(daemon)
-    pods.fail("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
-
-    with pytest.raises(
-        errors.Retryable,
-        match=r"it has ended; pod .*: Failed, OutOfcpu, .*enough resource: cpu\. The node has no "
-        r"room for it: it requests cpu 10m and memory 128Mi .* evicts nobody\. It is tried again",
-    ):
-        launcher.wait_ready(daemon, 60)
+    reason = (
+        r"it has ended; pod .*: Failed, OutOfcpu, .*enough resource: cpu\. The node has no "
+        r"room for it: it requests cpu 10m and memory 128Mi .* evicts nobody\. It is tried again"
+    )
+    with concurrent.futures.ThreadPoolExecutor() as background:
+        waiting = background.submit(launcher.wait_ready, daemon, patience.Patience(60))
+        polling.until(pods.pods)
+        pods.fail("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
+        with pytest.raises(errors.Retryable, match=reason):
+            waiting.result(60)
 
 
 def test_a_service_account_that_is_not_there_is_named(launchers, pods, pods_cluster, place):

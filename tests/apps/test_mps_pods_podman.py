@@ -48,7 +48,7 @@ def test_a_container_has_what_its_daemon_needs(launcher, pods, place):
 def test_a_daemon_of_simulated_gpus_runs_in_a_container_too(pods_cluster, pods, place):
     config = settings.KubeletPlugin(
         node_name=api_cluster.NODE,
-        state_dir=place.root / "state",
+        state_dir=place.root,
         simulate_gpus="h100-80gb-hbm3:1",
         mps_launcher="pod",
         mps_image="driver:1",

@@ -185,7 +185,8 @@ def test_a_shared_partition_that_a_reset_took_comes_back_where_the_first_try_fai
     with monkeypatch.context() as context:
         failing_call(shared_host.launcher, "start", errors.Rejected("no"), 0)
         if is_killed:
-            context.setattr(shared_host.preparer._undoer, "after_failure", lambda _: None)
+            undoer = shared_host.preparer._attempts._undoer
+            context.setattr(undoer, "after_failure", lambda _: None)
         with pytest.raises(errors.Rejected, match="no"):
             shared_host.prepare(refs[0])
     for ref in (refs[next_one], refs[1 - next_one]):
