@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from dra_driver.model import claims, prepared
 
 T = TypeVar("T")
 
+_FULL = "{most} calls are being served, and that is all that may be at once; try again"
 PLUGIN_TYPE = "DRAPlugin"
 PROBE_VERSION = "v1.DRAPlugin"
 """Whose messages probes use."""
@@ -28,6 +30,9 @@ WORKERS = {"NodePrepareResources": 256, "NodeUnprepareResources": 96, "NodeWatch
 """Calls of each method that may run or wait at once: the kubelet does not serialise pods. Prepares
 may have to wait, and none of them must keep an unprepare, or a probe, from being served."""
 OTHER_WORKERS = 4
+REFUSING = 8
+"""Workers on top, of each method: calls beyond its number are refused at once, and none is queued,
+to be served after a later one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,8 +103,8 @@ class Server:
         """
         handlers = {}
         for name, method in methods.items():
-            workers = WORKERS.get(name, OTHER_WORKERS) if shared else OTHER_WORKERS
-            handlers[name] = method(self._pool(f"{service}/{name}", workers))
+            most = WORKERS.get(name, OTHER_WORKERS) if shared else OTHER_WORKERS
+            handlers[name] = method(self._pool(f"{service}/{name}", most + REFUSING), most)
         self._handlers.append(grpc.method_handlers_generic_handler(service, handlers))
 
     def _pool(self, name: str, workers: int) -> concurrent.futures.ThreadPoolExecutor:
@@ -212,8 +217,8 @@ def _dra(handler: Handler, messages: dra_protocol.Messages) -> "dict[str, Method
     }
 
 
-Method = Callable[[concurrent.futures.ThreadPoolExecutor], "grpc.RpcMethodHandler[Any, Any]"]
-"""A method of a service, once it has workers."""
+Method = Callable[[concurrent.futures.ThreadPoolExecutor, int], "grpc.RpcMethodHandler[Any, Any]"]
+"""A method of a service, once it has workers, and a number of calls that may be there at once."""
 
 
 def _watch(health: dra_health.Source) -> Method:
@@ -221,17 +226,52 @@ def _watch(health: dra_health.Source) -> Method:
         context.add_callback(health.wake)
         return dra_health.responses(health, context.is_active)
 
-    return lambda workers: grpc.unary_stream_rpc_method_handler(
-        _served_by(workers, watch), response_serializer=lambda message: message.SerializeToString()
+    return lambda workers, most: grpc.unary_stream_rpc_method_handler(
+        _served_by(workers, _streaming(most, watch)),
+        response_serializer=lambda message: message.SerializeToString(),
     )
 
 
 def _unary(method: Callable[[Any, grpc.ServicerContext], Any], request: Any) -> Method:
-    return lambda workers: grpc.unary_unary_rpc_method_handler(
-        _served_by(workers, method),
+    return lambda workers, most: grpc.unary_unary_rpc_method_handler(
+        _served_by(workers, _bounded(most, method)),
         request_deserializer=request.FromString,
         response_serializer=lambda message: message.SerializeToString(),
     )
+
+
+def _bounded(
+    most: int, method: Callable[[Any, grpc.ServicerContext], T]
+) -> Callable[[Any, grpc.ServicerContext], T]:
+    """The method, for so many calls at a time."""
+    places = threading.BoundedSemaphore(most)
+
+    def bounded(request: Any, context: grpc.ServicerContext) -> T:
+        if not places.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _FULL.format(most=most))
+        try:
+            return method(request, context)
+        finally:
+            places.release()
+
+    return bounded
+
+
+def _streaming(
+    most: int, method: Callable[[Any, grpc.ServicerContext], Iterator[T]]
+) -> Callable[[Any, grpc.ServicerContext], Iterator[T]]:
+    """The same, where a call lasts as long as its answers."""
+    places = threading.BoundedSemaphore(most)
+
+    def bounded(request: Any, context: grpc.ServicerContext) -> Iterator[T]:
+        if not places.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _FULL.format(most=most))
+        try:
+            yield from method(request, context)
+        finally:
+            places.release()
+
+    return bounded
 
 
 def _served_by(

@@ -140,7 +140,7 @@ class Domain:
 
     def clear_problem(self) -> None:
         """Whatever was in the way is no news of the daemon that starts now."""
-        self._problem.unlink(missing_ok=True)
+        files.remove(self._problem)
 
     def problem(self) -> str:
         """Why no daemon is ready, as its supervisor sees it; empty: it has not said."""

@@ -158,7 +158,8 @@ class LocalLauncher:
     ) -> None:
         """Wait until one that was retired has ended. Clients that still run lose their context.
 
-        `kindly` is how many seconds it may take to end by itself; then it is killed.
+        `kindly` is how many seconds it may take to end by itself; then it is killed. One that is
+        wanted again meanwhile is not waited for, and left alone.
 
         Raises:
             errors.Retryable: even killed it has not ended; it is to be waited for again.
@@ -166,6 +167,9 @@ class LocalLauncher:
         domain = mps_domain.Domain(pathlib.Path(daemon.directory))
         kill_at = time.monotonic() + kindly
         while (alive := domain.processes()) or _is_starting(daemon):
+            # Whoever wants it again says so first: what is alive here is not theirs to be killed.
+            if domain.description.exists():
+                return
             now = time.monotonic()
             # A daemon ends with its supervisor, but not in the same instant.
             if now >= kill_at or (domain.supervisor() is None and not _is_starting(daemon)):

@@ -84,7 +84,12 @@ class Attempts:
             node, store.records, self._specs, gpus.current, boot_id=store.boot_id
         )
         self._undoer = undoing.Undoer(
-            store.records, self._specs, self._rebuilder, effects.partitioner, effects.sharer
+            store.records,
+            self._specs,
+            self._rebuilder,
+            effects.partitioner,
+            effects.sharer,
+            gpus,
         )
         self._on_change = on_change
         self._on_prepared = on_prepared

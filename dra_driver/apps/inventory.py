@@ -227,17 +227,24 @@ class Inventory:
 
         What was there before, where the disk does not tell what is ours of it.
         """
+        now = time.monotonic()
         try:
             fresh = self._fresh(before)
+            self._known = sightings.weighed(
+                self._known,
+                fresh.look,
+                now=now,
+                patience=self._patience,
+                is_busy=self._looking_at.is_busy,
+            )
         except files.TROUBLE as error:
             self._log.warning("GPUs cannot be looked at for now", reason=str(error))
             if before.cards:
                 return before
-            return Snapshot(lost=before.lost, problem=str(error))
-        now, look = time.monotonic(), fresh.look
-        self._known = sightings.weighed(
-            self._known, look, now=now, patience=self._patience, is_busy=self._looking_at.is_busy
-        )
+            problem = str(error)
+            is_passing = self._is_to_be_confirmed(sightings.Look(problem=problem), now)
+            return None if is_passing else Snapshot(lost=before.lost, problem=problem)
+        look = fresh.look
         if self._is_to_be_confirmed(look, now):
             return None
         cards, doubts = self._known.cards, self._known.doubts
@@ -275,7 +282,7 @@ class Inventory:
             look = sightings.Look(problem=str(error))
             return _Fresh(look, names=before.names, nameless=before.nameless)
         named = self._looking_at.named(discovery)
-        failures = [*(str(failure) for failure in discovery.failures), *named.nameless.values()]
+        failed = list(discovery.failures)
         cards = []
         for gpu in self._looking_at.fill(named.gpus):
             try:
@@ -283,11 +290,18 @@ class Inventory:
             except files.TROUBLE:
                 raise
             except errors.Rejected as error:
-                failures.append(f"GPU {gpu.index} ({gpu.uuid}) is not offered: {error}")
+                # It may be for want of an answer, so this may pass as other failures may.
+                reason = f"is not offered: {error}"
+                failed.append(devices.GpuFailure(gpu.index, gpu.uuid, gpu.pci_address, reason))
         return _Fresh(
-            sightings.Look(tuple(cards), discovery.failures, discovery.answers),
+            sightings.Look(
+                tuple(cards),
+                tuple(failed),
+                discovery.answers,
+                {gpu.pci_address: gpu.uuid for gpu in discovery.gpus},
+            ),
             frozenset(gpu.uuid for gpu in discovery.gpus),
-            tuple(failures),
+            (*(str(one) for one in failed), *named.nameless.values()),
             named.memory,
             named.nameless,
         )

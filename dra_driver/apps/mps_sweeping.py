@@ -42,6 +42,7 @@ class Sweeper:
         self._log = telemetry.logger("mps-pods")
         self._marking = threading.Lock()
         self._making: collections.Counter[str] = collections.Counter()
+        self._marked: collections.Counter[str] = collections.Counter()
         self._told: dict[str, str] = {}
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -71,8 +72,10 @@ class Sweeper:
         # Together: a mark whose domain is not wanted may be removed at any moment.
         with self._marking:
             path = self._directory / domain
+            self._marked[domain] += 1
             if not path.exists():
-                self._directory.mkdir(mode=0o700, exist_ok=True)
+                with files.explaining("made", self._directory):
+                    self._directory.mkdir(mode=0o700, exist_ok=True)
                 files.write(path, "")
             want()
 
@@ -92,16 +95,16 @@ class Sweeper:
     def sweep(self) -> bool:
         """Look at all marks once; whether no pod is left that nobody wants."""
         is_clean = True
-        there = sorted(self._directory.iterdir()) if self._directory.is_dir() else []
-        for path in there:
+        for domain in sorted(files.names(self._directory)):
             if self._stop.is_set():
                 return False
-            domain = path.name
-            if files.target_of_leftover(path.name) is None and not self._is_wanted(domain):
+            if files.target_of_leftover(domain) is None and not self._is_wanted(domain):
                 is_clean = self._swept(domain) and is_clean
         return is_clean
 
     def _swept(self, domain: str) -> bool:
+        with self._marking:
+            marked = self._marked[domain]
         try:
             if not self._remove(domain):
                 return False
@@ -118,8 +121,10 @@ class Sweeper:
         with self._marking:
             if self._is_wanted(domain):
                 return True
-            if self._making[domain]:
+            # That there is no pod may have been seen before one was made.
+            if self._making[domain] or self._marked[domain] != marked:
                 return False
+            del self._marked[domain]
             files.remove(self._directory / domain)
         return True
 
@@ -138,5 +143,5 @@ class Sweeper:
                 if not self._stop.is_set():
                     self._wake.wait(LONG)
             else:
-                self._stop.wait(pause)
+                self._wake.wait(pause)
                 pause = min(pause * 2, LAST_PAUSE)

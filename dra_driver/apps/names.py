@@ -227,5 +227,5 @@ def of_node(
         card_names.CardNames(config.state / "names"),
         held,
         known,
-        lambda: published.devices(client, config.driver_name, config.node_name),
+        published.Soon(lambda: published.devices(client, config.driver_name, config.node_name)),
     )

@@ -207,12 +207,10 @@ class Preparer:
 
     def _give_up(self, ref: claims.ClaimRef, turn: turns.Turn) -> None:
         """Undo what the attempts have begun, unless a later call for the claim deals with it."""
-        if not turn.is_last:
-            return
         nobody_waits = turn.waiting.ended is not None and not self._stopping.is_set()
         waiting = patience.Patience(UNDO_SECONDS if nobody_waits else LAST_SECONDS)
         try:
-            while True:
+            while turn.is_last:
                 try:
                     self._attempts.undo(ref, waiting, only=_is_begun)
                 except waits.Wait as wait:

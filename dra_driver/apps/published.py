@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import queue
+import threading
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors
@@ -37,6 +39,50 @@ def devices(client: kube.Client, driver_name: str, node_name: str) -> list[slice
                 with contextlib.suppress(errors.Rejected):
                     found.append(slices.parse_device(device))
     return found
+
+
+class Soon:
+    """What is published, for somebody who cannot wait for an API server that hangs.
+
+    It is asked in a thread. An answer that comes later is kept for whoever asks next.
+    """
+
+    def __init__(self, ask: Published, seconds: float = 1.0) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._answer: queue.SimpleQueue[Sequence[slices.Device] | Exception] | None = None
+
+    def __call__(self) -> Sequence[slices.Device]:
+        """See `Published`.
+
+        Raises:
+            errors.Retryable: also if there is no answer within the seconds.
+        """
+        with self._lock:
+            answer = self._answer
+            if answer is None:
+                answer = self._answer = queue.SimpleQueue()
+                threading.Thread(
+                    target=self._fetch, args=[answer], name="published", daemon=True
+                ).start()
+            try:
+                told = answer.get(timeout=self._seconds)
+            except queue.Empty:
+                raise errors.Retryable(
+                    "what is published for the node is not known yet: the API server has not "
+                    f"answered within {self._seconds:g} s"
+                ) from None
+            self._answer = None
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def _fetch(self, answer: "queue.SimpleQueue[Sequence[slices.Device] | Exception]") -> None:
+        try:
+            answer.put(self._ask())
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            answer.put(error)
 
 
 def _generation(body: kube.Json) -> int:

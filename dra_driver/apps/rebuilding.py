@@ -93,13 +93,21 @@ class Rebuilder:
         )
         return record
 
-    def guess(self, uid: str, claim: claims.ResourceClaim | None = None) -> prepared.Record | None:
-        """The record that a claim must have had, as far as that is told; nothing is written."""
+    def guess(
+        self,
+        uid: str,
+        claim: claims.ResourceClaim | None = None,
+        seen: inventory.Snapshot | None = None,
+    ) -> prepared.Record | None:
+        """The record that a claim must have had, as far as that is told; nothing is written.
+
+        `seen` is what is known of the GPUs, for whoever cannot wait for a look.
+        """
         text = self._specs.read(uid)
         entries, claim = self._entries(uid, claim, text)
         if not entries:
             return None
-        seen = self._look()
+        seen = seen or self._look()
         return prepared.Record(
             uid=uid,
             namespace=claim.ref.namespace if claim else "",

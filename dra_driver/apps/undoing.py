@@ -6,7 +6,7 @@ written. Order: CDI spec, MPS daemons and settings of GPUs, MIG instances, recor
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import records
-from dra_driver.apps import partitioning, rebuilding, sharing, specs
+from dra_driver.apps import inventory, partitioning, rebuilding, sharing, specs
 from dra_driver.model import prepared
 
 
@@ -20,7 +20,9 @@ class Undoer:
         rebuilder: rebuilding.Rebuilder,
         partitioner: partitioning.Partitioner,
         sharer: sharing.Sharer,
+        gpus: inventory.Inventory,
     ) -> None:
+        self._gpus = gpus
         self._known = known
         self._specs = written
         self._rebuilder = rebuilder
@@ -68,7 +70,10 @@ class Undoer:
         For one that is damaged stands what can be known of its claim without it.
         """
         contents = self._known.contents()
-        guessed = [self._rebuilder.guess(each) for each in contents.damaged if each != uid]
+        # GPUs are locked, so NVML is not waited for.
+        seen = self._gpus.snapshot
+        damaged = [each for each in contents.damaged if each != uid]
+        guessed = [self._rebuilder.guess(each, seen=seen) for each in damaged]
         found = [record for each, record in contents.records.items() if each != uid]
         return found + [one for one in guessed if one is not None], None not in guessed
 

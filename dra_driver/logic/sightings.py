@@ -18,22 +18,23 @@ _NOTHING: devices.Answers = {}
 class Look:
     """What was seen: the GPUs that answered, and what they answered.
 
-    `problem` says why nothing was seen at all.
+    `places` says where, also of those that are no cards here: the UUID by PCI address. `problem`
+    says why nothing was seen at all.
     """
 
     cards: tuple[catalog.Card, ...] = ()
     failures: tuple[devices.GpuFailure, ...] = ()
     answers: Mapping[devices.GpuUuid, devices.Answers] = dataclasses.field(default_factory=dict)
+    places: Mapping[devices.PciAddress, devices.GpuUuid] = dataclasses.field(default_factory=dict)
     problem: str | None = None
 
     @property
     def is_odd(self) -> bool:
         """Whether something failed that may not fail at the next look."""
-        answers = (answer for asked in self.answers.values() for answer in asked.values())
         return (
             self.problem is not None
             or any(not one.is_lost for one in self.failures)
-            or any(answer is not None and answer.is_odd for answer in answers)
+            or any(_why_odd(asked) is not None for asked in self.answers.values())
         )
 
 
@@ -67,10 +68,20 @@ def weighed(
     """
     seen = {card.gpu.uuid: card for card in look.cards}
     known = {card.gpu.uuid: card for card in before.cards}
-    cards = {uuid: card for uuid, card in seen.items() if uuid not in known}
+    cards: dict[devices.GpuUuid, catalog.Card] = {}
     answers = dict(look.answers)
     doubts: list[str] = []
     since: dict[devices.GpuUuid, float] = {}
+    for uuid, card in seen.items():
+        if uuid in known:
+            continue
+        odd = _why_odd(look.answers.get(uuid, _NOTHING))
+        first = before.since.get(uuid, now)
+        if odd is None or now - first >= patience:
+            cards[uuid] = card
+        else:
+            since[uuid] = first
+            doubts.append(f"{card.name}: {odd}")
     for uuid, card in known.items():
         doubt = _doubt(card, seen.get(uuid), before, look)
         if doubt is not None and look.problem is None and is_busy(card.name):
@@ -105,6 +116,14 @@ def _doubt(card: catalog.Card, after: catalog.Card | None, before: Known, look: 
     return f"{card.name}: {', '.join(lost)} cannot be read any more" if lost else None
 
 
+def _why_odd(asked: devices.Answers) -> str | None:
+    """A question without an answer that may have one at the next look."""
+    for question, answer in asked.items():
+        if answer is not None and answer.is_odd:
+            return f"{question}: {answer.reason}"
+    return None
+
+
 def _missing(before: devices.Answers, now: devices.Answers) -> str | None:
     """A question that is not answered as it was before, or that it is odd not to answer.
 
@@ -133,7 +152,7 @@ def _why_absent(card: catalog.Card, look: Look) -> str | None:
     another. A failure that does not tell which GPU it is about may be about any that was not seen.
     """
     gpu = card.gpu
-    if gpu.pci_address in {other.gpu.pci_address for other in look.cards}:
+    if look.places.get(gpu.pci_address, gpu.uuid) != gpu.uuid:
         return None
     own = (
         [one for one in look.failures if one.uuid == gpu.uuid]

@@ -136,7 +136,7 @@ def test_a_forgotten_claim_keeps_its_gpu_until_its_process_has_ended(node, api):
         node.identity,
         node.store.records,
         api,
-        lambda ref, only_if: node.preparer.unprepare(ref, mig_node.SECONDS, only_if),
+        node.sweep,
         node.orphans,
         node.users,
         boot_id="boot-1",

@@ -64,7 +64,7 @@ def scene(own_machine, own_cluster):
 def test_of_two_threads_that_count_claims_the_one_that_looked_last_is_heard_last(
     scene, monkeypatch
 ):
-    known, looked, go_on = scene.agent._known, threading.Event(), threading.Event()
+    known, looked, go_on = scene.agent._announcer.known, threading.Event(), threading.Event()
 
     def slow_once():
         found = known()
@@ -73,7 +73,7 @@ def test_of_two_threads_that_count_claims_the_one_that_looked_last_is_heard_last
             assert go_on.wait(api_cluster.DEADLINE)
         return found
 
-    monkeypatch.setattr(scene.agent, "_known", slow_once)
+    monkeypatch.setattr(scene.agent._announcer, "known", slow_once)
     first = plugin_process.in_background(scene.agent._changed)
     assert looked.wait(api_cluster.DEADLINE)
     scene.prepared("gpu-0")

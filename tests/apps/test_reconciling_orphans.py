@@ -232,9 +232,9 @@ def test_a_record_that_is_damaged_while_claims_are_listed_keeps_its_instance(des
     node = desk.node
     usual = node.held.hold
 
-    def hold(names, *, seconds):
+    def hold(names, waiting, **most):
         (node.root / "claims" / f"{damaged.uid}.json").write_text("damaged")
-        return usual(names, seconds=seconds)
+        return usual(names, waiting, **most)
 
     node.held.hold = hold
     assert desk.asked_after(0) == ["list"]

@@ -110,7 +110,7 @@ def test_a_claim_whose_record_is_damaged_keeps_its_instance_when_a_prepare_of_it
     node.prepare(ref)
     before = node.mig_uuids()
     damage(node, ref)
-    failing_call(node.preparer._injector, "injection", errors.Rejected("no"), 0)
+    failing_call(node.preparer._attempts._injector, "injection", errors.Rejected("no"), 0)
     with pytest.raises(errors.Rejected, match="no"):
         node.prepare(ref)
     assert node.mig_uuids() == before

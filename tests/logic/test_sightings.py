@@ -18,7 +18,8 @@ PATIENCE = 1.0
 def look(*cards, failures=(), problem=None, **answers):
     """`answers` are those of the first GPU."""
     told = {FIRST.gpu.uuid: answers} if answers else {}
-    return sightings.Look(tuple(cards), tuple(failures), told, problem)
+    places = {card.gpu.pci_address: card.gpu.uuid for card in cards}
+    return sightings.Look(tuple(cards), tuple(failures), told, places, problem)
 
 
 def seen(before, then, *, now=0.0, busy=()):
@@ -28,7 +29,9 @@ def seen(before, then, *, now=0.0, busy=()):
 
 
 def known(**answers):
-    return seen(sightings.Known(), look(*CARDS, **answers))
+    """What is known after two looks, of which the second confirms the first."""
+    first = seen(sightings.Known(), look(*CARDS, **answers), now=-PATIENCE)
+    return seen(first, look(*CARDS, **answers))
 
 
 def other(**facts):
@@ -109,6 +112,23 @@ def test_a_gpu_that_is_not_seen_stays_for_now_where_it_may_be_one_that_failed(fa
 def test_a_gpu_in_whose_place_there_is_another_does_not_stay():
     after = other(uuid="GPU-other")
     assert seen(known(), look(after, SECOND, failures=[failure()])).cards == (after, SECOND)
+
+
+def test_a_gpu_in_whose_place_there_is_one_that_cannot_be_used_does_not_stay():
+    then = look(SECOND, failures=[failure(uuid="GPU-other")])
+    places = {FIRST.gpu.pci_address: "GPU-other"}
+    assert seen(known(), dataclasses.replace(then, places=places)).cards == (SECOND,)
+
+
+def test_a_new_gpu_of_which_an_answer_failed_is_waited_for_a_while():
+    then = look(*CARDS, brand=ODD)
+    first = seen(sightings.Known(), then, now=10.0)
+    assert first.cards == (SECOND,)
+    assert first.doubts == ("gpu-0: brand: NVML error 999 (Unknown Error)",)
+    assert seen(first, look(*CARDS, brand=None), now=10.1).cards == CARDS
+    second = seen(first, then, now=10.9)
+    assert second.cards == (SECOND,)
+    assert seen(second, then, now=11.0).cards == CARDS
 
 
 def test_a_doubt_becomes_certain_after_a_while_and_not_before():
