@@ -121,6 +121,14 @@ def write(
             _sync_directory(path.parent)
 
 
+def mark(path: pathlib.Path) -> None:
+    """Have an empty file there, that says all by its name; its directory must exist."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    with explaining("written", path):
+        os.close(os.open(path, flags, 0o600))
+        _sync_directory(path.parent)
+
+
 def remove(path: pathlib.Path) -> None:
     """Remove the file, and what a killed process left of a write to it; absent is fine.
 

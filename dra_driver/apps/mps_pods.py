@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import driver_root, kube, mps_domain, mps_local, patience
+from dra_driver.adapters import driver_root, files, kube, mps_domain, mps_local, patience
 from dra_driver.apps import mps_sweeping
 from dra_driver.logic import mps_pod
 from dra_driver.model import mps
@@ -52,10 +52,8 @@ class PodLauncher:
             directory.with_name("mps-pods"), is_wanted=self._is_wanted, remove=self._removed
         )
         """Deletes the pods of daemons that have ended; who makes the launcher starts it."""
-        # Those that are there already, with pods that an older version of the driver made.
-        for path in directory.iterdir() if directory.is_dir() else ():
-            self.sweeper.mark(path.name)
         self._log = telemetry.logger("mps-pods")
+        self._mark_unmarked()
 
     @property
     def private_shm(self) -> bool:
@@ -137,6 +135,18 @@ class PodLauncher:
         """
         self._processes.remove(daemon)
         self.sweeper.changed()
+
+    def _mark_unmarked(self) -> None:
+        """Daemons that are there already may have pods that an older driver made, without marks."""
+        try:
+            for name in files.names(self._directory):
+                if mps.is_id(name):
+                    self.sweeper.mark(name)
+        except errors.DriverError as error:
+            self._log.warning(
+                "pods of MPS daemons of an earlier driver may stay when those have ended",
+                reason=str(error),
+            )
 
     def _have_pod(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
         """Have a pod that starts the daemon, and none that stands in its way."""

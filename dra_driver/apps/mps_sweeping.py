@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files
+from dra_driver.model import mps
 
 FIRST_PAUSE = 0.5
 """Seconds until a pod that is being deleted is looked at again; they double up to LAST_PAUSE."""
@@ -74,9 +75,8 @@ class Sweeper:
             path = self._directory / domain
             self._marked[domain] += 1
             if not path.exists():
-                with files.explaining("made", self._directory):
-                    self._directory.mkdir(mode=0o700, exist_ok=True)
-                files.write(path, "")
+                files.make_directory(self._directory, 0o700)
+                files.mark(path)
             want()
 
     @contextlib.contextmanager
@@ -98,7 +98,7 @@ class Sweeper:
         for domain in sorted(files.names(self._directory)):
             if self._stop.is_set():
                 return False
-            if files.target_of_leftover(domain) is None and not self._is_wanted(domain):
+            if mps.is_id(domain) and not self._is_wanted(domain):
                 is_clean = self._swept(domain) and is_clean
         return is_clean
 

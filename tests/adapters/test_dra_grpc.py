@@ -207,3 +207,32 @@ def test_a_service_that_is_not_there_and_a_handler_that_fails_are_reasons_to_try
 
 def test_every_version_of_the_protocol_is_served():
     assert tuple(dra_protocol.dra) == dra_grpc.PluginInfo("d", "e").versions
+
+
+def test_a_call_beyond_the_number_is_refused_at_once_and_never_served_later(
+    socket_path, monkeypatch
+):
+    """One that was queued would be served after a later unprepare of its claim."""
+    monkeypatch.setitem(dra_grpc.WORKERS, "NodePrepareResources", 2)
+    handler = scene.Blocking()
+    with (
+        scene.serving(dra_grpc.dra_server(socket_path, handler)),
+        dra_client.Client(str(socket_path)) as kubelet,
+        concurrent.futures.ThreadPoolExecutor() as pool,
+    ):
+        calls = [pool.submit(kubelet.prepare, [scene.REF]) for _ in range(2)]
+        for _ in calls:
+            assert handler.entered.acquire(timeout=60)
+        with pytest.raises(errors.Retryable, match="2 calls are being served"):
+            kubelet.prepare([scene.OTHER])
+        assert kubelet.unprepare([scene.OTHER])
+        handler.go.set()
+        for call in calls:
+            assert call.result(60)
+        assert kubelet.prepare([scene.OTHER])
+    assert [(name, refs) for name, refs, _ in handler.asked] == [
+        ("unprepare", [scene.OTHER]),
+        ("prepare", [scene.REF]),
+        ("prepare", [scene.REF]),
+        ("prepare", [scene.OTHER]),
+    ]

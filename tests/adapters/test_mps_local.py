@@ -324,3 +324,18 @@ def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene,
     started = [child for of_one in children for child in of_one.values()]
     after.stop(daemon)
     assert sorted(child.wait(60) for child in started) == [0, 1]
+
+
+def test_who_waits_for_the_end_of_a_daemon_lets_one_live_that_is_wanted_again(scene):
+    """Another claim may start it as soon as the earlier one has ended."""
+    daemon, launcher = scene.started(scene.daemon()), scene.launcher()
+    earlier = mps_scene.supervisor(daemon)
+    launcher.retire(daemon)
+    polling.until(lambda: not pids.is_alive(earlier))
+    scene.started(daemon)
+    wanted = mps_scene.supervisor(daemon)
+
+    launcher.wait_ended(daemon, patience.Patience(60), kindly=0)
+
+    assert mps_scene.supervisor(daemon) == wanted
+    assert launcher.state(daemon) == READY

@@ -1,5 +1,6 @@
 """What is offered while the disk does not tell what this driver has done to the GPUs."""
 
+import dataclasses
 import errno
 import os
 
@@ -7,6 +8,10 @@ import disk_faults
 import mig_node
 import pytest
 import structlog
+
+from dra_driver.adapters import files
+from dra_driver.apps import inventory
+from dra_driver.sim import gpu_faults
 
 FIRST = mig_node.FIRST
 
@@ -42,7 +47,18 @@ def test_nothing_that_was_offered_changes_while_ledgers_cannot_be_listed(cut, lo
     assert cut.gpus.snapshot == before
 
 
-def test_a_first_look_without_ledgers_offers_nothing_and_says_why(cut, new_node):
+def test_a_first_look_without_ledgers_is_none(cut, new_node, monkeypatch):
+    """What is published is from an earlier process, and would be withdrawn."""
+    monkeypatch.setattr(inventory, "LOOK_AGAIN", 3600.0)
+    disk = disk_faults.Disk(errno.EMFILE, disk_faults.DESCRIPTORS, [cut.root / "gpus"], opens="all")
+    with disk.failing():
+        again = new_node()
+    assert not again.gpus.wait_first(0)
+    again.gpus.look()
+    assert FIRST in again.gpus.snapshot.offered
+
+
+def test_without_ledgers_for_longer_nothing_is_offered_and_it_is_said_why(cut, new_node):
     disk = disk_faults.Disk(errno.EMFILE, disk_faults.DESCRIPTORS, [cut.root / "gpus"], opens="all")
     with disk.failing():
         again = new_node()
@@ -50,6 +66,22 @@ def test_a_first_look_without_ledgers_offers_nothing_and_says_why(cut, new_node)
     assert "cannot be listed" in again.gpus.snapshot.problem
     again.gpus.look()
     assert FIRST in again.gpus.snapshot.offered
+
+
+def test_locks_that_cannot_be_looked_at_change_nothing_of_what_is_offered(cut, log):
+    before = cut.gpus.snapshot
+
+    def refuse(_name):
+        raise files.Exhausted("locks cannot be opened: Too many open files")
+
+    looking = dataclasses.replace(cut.gpus._looking_at, is_busy=refuse)
+    cut.gpus._looking_at = looking
+    gpu_faults.inject(
+        cut.simulation, error=999, function="nvmlDeviceGetCudaComputeCapability", uuid=cut.uuid(0)
+    )
+    cut.gpus.look()
+    assert cut.gpus.snapshot == before
+    assert "Too many open files" in log[-1]["reason"]
 
 
 def test_a_page_that_cannot_be_read_takes_nothing_out_of_what_is_offered(cut):

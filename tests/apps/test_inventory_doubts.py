@@ -5,6 +5,7 @@ import types
 import api_cluster
 import pytest
 
+from dra_driver import errors
 from dra_driver.adapters import ledgers, nvml, sysfs
 from dra_driver.apps import inventory
 from dra_driver.logic import offering, publishing
@@ -54,6 +55,7 @@ class Node:
         self.library = Library(gpus.SimulatedNvml(self.simulation, spec=spec))
         self.place = sysfs.Sysfs(self.library.simulated.write_sysfs())
         self.busy = set()
+        self.selected = ()
         self.now = 0.0
         clock = types.SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(inventory, "time", clock)
@@ -66,10 +68,17 @@ class Node:
             nvml.Nvml(self.library),
             self.place,
             ledgers.Ledgers(self.root / "gpus", boot_id="boot-1"),
-            lambda _: self.mode,
+            self.mode_of,
             is_busy=lambda name: name in self.busy,
         )
         self.gpus = inventory.Inventory(looking, interval=10, on_change=self.changed)
+
+    def mode_of(self, gpu):
+        """What the settings have for it, by selectors over any of these facts."""
+        for fact in self.selected:
+            if getattr(gpu, fact) is None:
+                raise errors.Rejected(f"selector: no answer to {fact}")
+        return self.mode
 
     def changed(self):
         self.changes += 1
@@ -142,6 +151,32 @@ def test_no_call_of_a_look_that_fails_once_changes_what_is_published(new_node, m
             if node.look() != before:
                 wrong.append((error, number, name))
     assert wrong == []
+
+
+def test_no_call_that_fails_once_withdraws_a_card_that_settings_select_by_what_it_tells(new_node):
+    node = new_node(spec="h100-80gb-hbm3:1")
+    node.selected = ("brand", "architecture", "driver_version", "addressing_mode")
+    before = node.look()
+    node.library.let_fail()
+    node.look()
+    calls = list(node.library.calls)
+    wrong = []
+    for number in firsts(calls):
+        node.library.let_fail(number, CODES["UNKNOWN"])
+        if node.look() != before:
+            wrong.append(calls[number])
+    assert wrong == []
+
+
+def test_a_card_that_settings_cannot_judge_for_long_is_not_offered(new_node):
+    node = new_node(spec="h100-80gb-hbm3:1")
+    node.selected = ("brand",)
+    assert node.look()
+    node.let("UNKNOWN", "nvmlDeviceGetBrand")
+    assert "gpu-0" in (node.look(), node.names())[1]
+    node.look(after=1.0)
+    assert node.names() == []
+    assert any("no answer to brand" in text for text in node.gpus.snapshot.failures)
 
 
 def test_no_error_of_nvml_changes_what_is_published_when_it_is_met_once(node):

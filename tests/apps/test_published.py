@@ -1,6 +1,10 @@
 """What the API server tells of a node's own slices."""
 
+import queue
+import threading
+
 import api_cluster
+import polling
 import pytest
 
 from dra_driver import errors
@@ -79,3 +83,56 @@ def test_an_api_server_without_the_resources_is_one_that_has_to_be_waited_for(ma
     monkeypatch.setattr(kube, "served_versions", lambda *_, **__: ["v1alpha3"])
     with pytest.raises(errors.Retryable, match=r"does not offer resource\.k8s\.io"):
         told(cluster)
+
+
+class Slow:
+    """An API server that answers when it is let."""
+
+    def __init__(self):
+        self.answer = queue.SimpleQueue()
+        self.asked = threading.Semaphore(0)
+
+    def __call__(self):
+        self.asked.release()
+        told = self.answer.get(timeout=60)
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+def test_an_answer_that_comes_soon_is_given_and_asked_for_anew_the_next_time():
+    api = Slow()
+    soon = published.Soon(api, 60)
+    for told in (["first"], ["second"]):
+        api.answer.put(told)
+        assert soon() == told
+
+
+def test_nobody_waits_long_for_an_answer_and_who_asks_next_has_it():
+    api = Slow()
+    soon = published.Soon(api, 0.01)
+    for _ in range(3):
+        with pytest.raises(errors.Retryable, match=r"has not answered within 0\.01 s"):
+            soon()
+    api.answer.put(["late"])
+    polling.until(lambda: _told(soon) == ["late"])
+    # It was asked once for all of them.
+    assert api.asked.acquire(blocking=False)
+    assert not api.asked.acquire(blocking=False)
+
+
+def test_why_there_is_no_answer_is_told_and_it_is_asked_again():
+    api = Slow()
+    soon = published.Soon(api, 60)
+    api.answer.put(errors.Retryable("no route"))
+    with pytest.raises(errors.Retryable, match="no route"):
+        soon()
+    api.answer.put(["told"])
+    assert soon() == ["told"]
+
+
+def _told(soon):
+    try:
+        return soon()
+    except errors.Retryable:
+        return None
