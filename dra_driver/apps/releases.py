@@ -10,7 +10,7 @@ from dra_driver.adapters import patience
 
 MOST_WAITERS = 32
 """Calls that may wait for one card."""
-MOST_IN_ALL = 96
+MOST_IN_ALL = 192
 """Calls that may wait at once: whoever has devices for long must not use up all workers."""
 
 

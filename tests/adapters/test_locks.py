@@ -1,3 +1,4 @@
+import concurrent.futures
 import contextlib
 import errno
 import fcntl
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import polling
 import pytest
 
 from dra_driver import errors
@@ -263,3 +265,25 @@ def run(*works):
         thread.join(60)
         assert not thread.is_alive(), "deadlock"
     assert failures == []
+
+
+def test_a_lock_for_which_enough_calls_wait_is_refused_at_once_to_one_more(mine):
+    order = []
+
+    def wait(number):
+        with mine.hold(["gpu-0"], patience.Patience(60), most=2):
+            order.append(number)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        with mine.hold(["gpu-0"], patience.Patience(1)):
+            calls = []
+            for number in range(2):
+                calls.append(pool.submit(wait, number))
+                polling.until(lambda number=number: mine.waiting("gpu-0") == number + 1)
+            with pytest.raises(
+                locks.Busy, match="gpu-0 is in use, and 2 calls wait for it already"
+            ):
+                wait(2)
+        for call in calls:
+            call.result(60)
+    assert order == [0, 1]
