@@ -117,6 +117,23 @@ def test_it_answers_as_the_real_one(scene, place, daemon, commands, answer):
     assert ask(scene, place, *commands) == answer
 
 
+def test_a_client_that_says_nothing_keeps_all_others_waiting_until_it_goes(scene, place, daemon):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
+        assert silent.recv(64) == b"OUTBHELL\0"
+        asking = subprocess.Popen([scene.program], stdin=subprocess.DEVNULL, env=place)
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.connect(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
+        client.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.recv(64)
+        assert asking.poll() is None
+    client.settimeout(60)
+    assert client.recv(64) == b"OUTBHELL\0"
+    client.close()
+    assert asking.wait(60) == 0
+
+
 def test_without_a_daemon_it_says_so_and_fails(scene, place):
     done = run(scene, place, told="get_server_list\n")
 
