@@ -78,6 +78,10 @@ class Caps:
         percentage = float(environment.get(_PERCENTAGE_VARIABLE, self.percentage))
         entries = environment.get(_MEMORY_VARIABLE, "").split(",")
         own = {name: _size(size) for name, _, size in (entry.partition("=") for entry in entries)}
+        numbers = [str(number) for number in range(len(devices))]
+        named = [name for name in own if name.startswith("GPU-") or name.isdecimal()]
+        if set(named) - {*devices, *numbers}:
+            return Caps(min(percentage, self.percentage), None, dict.fromkeys(devices[1:]))
         left = []
         for number, device in enumerate(devices):
             known = (self.of(number), own.get(str(number)), own.get(device))

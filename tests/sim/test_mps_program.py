@@ -264,6 +264,18 @@ def test_a_number_is_that_of_a_card_in_the_order_of_the_client(
     }
 
 
+@pytest.mark.parametrize("memory", ["GPU-b=1G", "GPU-a=1G,GPU-b=1G", "1=1G", "GPU-unknown=1G"])
+def test_a_variable_for_a_card_that_the_client_does_not_see_takes_every_memory_limit_away(
+    scene, place, two_cards, memory
+):
+    ask(scene, place, "set_default_device_pinned_mem_limit 0 2G")
+    own = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": memory, "CUDA_VISIBLE_DEVICES": "GPU-a"}
+    client = cuda_program.connect({**place, **own}, ["GPU-a", "GPU-b"])
+    client.close()
+    assert client.server is not None
+    assert client.caps == mps_program.Caps(100, None)
+
+
 def test_a_client_without_a_daemon_runs_without_limits(place):
     client = cuda_program.connect(place)
 
