@@ -390,12 +390,17 @@ class Node(mig_node.Node):
         return True
 
     def _processes(self):
-        """Whatever writes into a directory of a daemon: supervisors, daemons and their servers."""
+        """Whatever runs for a daemon: supervisors, which write into its directory, and what has
+        that among its variables or flags: daemons, their servers, and who asks them.
+        """
         found = []
         for entry in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
+            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+                continue
+            with contextlib.suppress(OSError):
                 output = os.readlink(entry / "fd/1")  # noqa: PTH115 - the end may be deleted
-                if output.startswith(f"{self.mps}/"):
+                told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                if output.startswith(f"{self.mps}/") or f"{self.mps}/".encode() in told:
                     process = pids.find(int(entry.name))
                     found += [process] if process is not None else []
         return found

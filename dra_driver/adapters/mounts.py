@@ -13,6 +13,7 @@ _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 0x2, 0x8
 _CLONE_NEWNS = 0x20000
 _TMPFS_FLAGS = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+_BYTES_PER_INODE, _FEWEST_INODES = 16 * 1024, 1024
 _MOUNTS = pathlib.Path("/proc/self/mountinfo")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -26,13 +27,26 @@ _libc.mount.argtypes = (
 def mount_tmpfs(path: pathlib.Path, size: int) -> None:
     """Have a tmpfs of `size` bytes at an existing directory, which anybody may write to.
 
-    One that is there already stays, with what is in it, and gets that size.
+    It has room for `inodes(size)` files, since empty ones take memory too. One that is there
+    already stays, with what is in it, and gets that size, and room for as many unless it has more.
 
     Raises:
         errors.Rejected: this process may not mount.
     """
-    flags = _TMPFS_FLAGS | (_MS_REMOUNT if is_mounted(path) else 0)
-    _mount("shm", path, "tmpfs", flags, f"mode=1777,size={size}")
+    bounded, unbounded = f"mode=1777,size={size},nr_inodes={inodes(size)}", f"size={size}"
+    if not is_mounted(path):
+        _mount("shm", path, "tmpfs", _TMPFS_FLAGS, bounded)
+        return
+    try:
+        _mount("shm", path, "tmpfs", _TMPFS_FLAGS | _MS_REMOUNT, bounded)
+    except errors.Rejected:
+        # One that has more files refuses to have fewer.
+        _mount("shm", path, "tmpfs", _TMPFS_FLAGS | _MS_REMOUNT, unbounded)
+
+
+def inodes(size: int) -> int:
+    """How many files a tmpfs of that many bytes may have: the kernel has about 1 KiB for each."""
+    return max(_FEWEST_INODES, size // _BYTES_PER_INODE)
 
 
 def unmount(path: pathlib.Path) -> None:

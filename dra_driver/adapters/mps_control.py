@@ -13,8 +13,9 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO
+from typing import IO, Protocol
 
 from dra_driver import errors
 from dra_driver.adapters import driver_programs, driver_root
@@ -47,6 +48,13 @@ def find(layout: driver_root.Layout) -> driver_programs.Program:
     return driver_programs.Program(found.path, {"PATH": path, **found.environment})
 
 
+class Waits(Protocol):
+    """Waits for a signal that this process has blocked, as one that a child has ended."""
+
+    def __call__(self, seconds: float, /) -> bool:
+        """Wait that long, or less; whether the answer is to have its full time once more."""
+
+
 class Control:
     """Starts a control daemon, and talks to the one of a pipe directory.
 
@@ -63,11 +71,14 @@ class Control:
         *,
         devices: int = 1,
         seconds: float = _ANSWER_SECONDS,
+        waits: Waits | None = None,
     ) -> None:
         """`devices`: how many its daemon has. `environment`: more variables for the program.
 
-        `seconds`: how long an answer may take.
+        `seconds`: how long an answer may take. `waits`: what is called again and again until there
+        is one; it may raise, and the question is over then.
         """
+        self._waits = waits
         self._devices = devices
         self._program = program
         self._seconds = seconds
@@ -105,18 +116,18 @@ class Control:
                 preexec_fn=as_child,  # noqa: PLW1509 - one thread, as said above
             )
 
-    def ask(self, *commands: str) -> str:
-        """What the daemon answers to commands, all together."""
-        done = self._ask(commands, self._seconds)
+    def ask(self, *commands: str, seconds: float | None = None) -> str:
+        """What the daemon answers to commands, all together; `seconds` as for all, or less."""
+        done = self._ask(commands, self._seconds if seconds is None else seconds, self._waits)
         refused = _REFUSED.search(done)
         if refused:
             raise errors.Rejected(f"MPS control daemon, asked {'; '.join(commands)}: {refused[0]}")
         return done
 
-    def answers(self) -> bool:
-        """Whether a daemon is there and answers."""
+    def answers(self, seconds: float | None = None) -> bool:
+        """Whether a daemon is there and answers, within so many seconds."""
         try:
-            self.ask("get_server_list")
+            self.ask("get_server_list", seconds=seconds)
         except errors.Retryable:
             return False
         return True
@@ -167,37 +178,48 @@ class Control:
         )
         return not _NO_SERVER.search(answer)
 
-    def quit(self, seconds: int) -> None:
+    def quit(
+        self, seconds: int, answer: float = _ANSWER_SECONDS, waits: Waits | None = None
+    ) -> None:
         """End the daemon and its servers; clients get some whole seconds to end by themselves.
 
-        Returns when servers have ended; no daemon is fine.
-        """
-        with contextlib.suppress(errors.Retryable):
-            self._ask([f"quit -t {max(1, seconds)}"], seconds + self._seconds)
+        Returns when servers have ended. `answer` is how many more seconds that may take, `waits`
+        what is called meanwhile.
 
-    def _ask(self, commands: Sequence[str], seconds: float) -> str:
+        Raises:
+            errors.Retryable: there is no daemon, or it does not end.
+        """
+        self._ask([f"quit -t {max(1, seconds)}"], seconds + answer, waits)
+
+    def _ask(self, commands: Sequence[str], seconds: float, waits: Waits | None) -> str:
         told = "; ".join(commands)
-        with self._running():
-            try:
-                done = subprocess.run(
+        # In memory: whoever inherits them cannot hold up who reads them.
+        with _file() as asked, _file() as answer, _file() as complaint:
+            asked.write("".join(f"{command}\n" for command in commands).encode())
+            asked.seek(0)
+            with self._running():
+                process = subprocess.Popen(
                     [self._program],
-                    input="".join(f"{command}\n" for command in commands),
                     env=self._environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=seconds,
-                    check=False,
+                    stdin=asked,
+                    stdout=answer,
+                    stderr=complaint,
                 )
-            except subprocess.TimeoutExpired as error:
-                raise errors.Retryable(
-                    f"MPS control daemon: no answer within {seconds} s to {told}"
-                ) from error
-        if done.returncode != 0:
+            try:
+                if not _ended(process, seconds, waits):
+                    raise errors.Retryable(
+                        f"MPS control daemon: no answer within {seconds:.3g} s to {told}"
+                    )
+            finally:
+                process.kill()
+                process.wait()
+            said, complained = (_text(one) for one in (answer, complaint))
+        if process.returncode != 0:
             raise errors.Retryable(
-                f"MPS control daemon, asked {told}: exit status {done.returncode}: "
-                f"{(done.stderr or done.stdout).strip()}"
+                f"MPS control daemon, asked {told}: exit status {process.returncode}: "
+                f"{(complained or said).strip()}"
             )
-        return done.stdout
+        return said
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
@@ -205,6 +227,30 @@ class Control:
             yield
         except OSError as error:
             raise errors.Rejected(f"{self._program} cannot be run: {error}") from error
+
+
+def _file() -> IO[bytes]:
+    return os.fdopen(os.memfd_create("mps-control"), "w+b", buffering=0)
+
+
+def _text(written: IO[bytes]) -> str:
+    written.seek(0)
+    return written.read().decode(errors="replace")
+
+
+def _ended(process: "subprocess.Popen[bytes]", seconds: float, waits: Waits | None) -> bool:
+    """Whether it ends within that time."""
+    deadline = time.monotonic() + seconds
+    while process.poll() is None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        if waits is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(left)
+        elif waits(left):
+            deadline = time.monotonic() + seconds
+    return True
 
 
 def shown(limits: mps.Limits) -> mps.Limits:

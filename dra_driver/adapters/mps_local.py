@@ -222,8 +222,8 @@ def why(daemon: mps.Daemon) -> str:
     if said:
         return said
     # In a pod the supervisor has no log here.
-    log = mps_log.Log(pathlib.Path(daemon.control_log))
-    return f"{last_words(daemon)}; {log.last_words()}"
+    log = pathlib.Path(daemon.control_log)
+    return f"{last_words(daemon)}; {mps_log.last_words(log)}"
 
 
 def last_words(daemon: mps.Daemon) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from dra_driver.adapters import files
 
-_STATE, _START_TIME = 0, 19
+_STATE, _PARENT, _START_TIME = 0, 1, 19
 """Fields of `/proc/PID/stat` after the name, which is in parentheses (proc(5))."""
 
 
@@ -27,20 +27,28 @@ class Process:
 
 def find(pid: int) -> Process | None:
     """The process that has this number now; None where there is none, or one that has ended."""
-    path = pathlib.Path(f"/proc/{pid}/stat")
-    with files.explaining("read", path):
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-    fields = text.rpartition(")")[2].split()
+    fields = _fields(pid)
     # A zombie has ended; only its parent has not heard of it yet.
-    return None if fields[_STATE] in {"Z", "X"} else Process(pid, int(fields[_START_TIME]))
+    if fields is None or fields[_STATE] in {"Z", "X"}:
+        return None
+    return Process(pid, int(fields[_START_TIME]))
 
 
 def is_alive(process: Process) -> bool:
     """Whether it has not ended."""
     return find(process.pid) == process
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether the process with this number is another one, or a child of it, however far down."""
+    seen: set[int] = set()
+    while pid != ancestor:
+        fields = _fields(pid)
+        if fields is None or pid in seen:
+            return False
+        seen.add(pid)
+        pid = int(fields[_PARENT])
+    return True
 
 
 def send(process: Process, number: signal.Signals) -> bool:
@@ -63,6 +71,17 @@ def wait(process: Process, seconds: float) -> bool:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
+def _fields(pid: int) -> list[str] | None:
+    """What `/proc/PID/stat` has after the name; None where there is no such process."""
+    path = pathlib.Path(f"/proc/{pid}/stat")
+    with files.explaining("read", path):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+    return text.rpartition(")")[2].split()
 
 
 @contextlib.contextmanager

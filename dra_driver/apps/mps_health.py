@@ -185,11 +185,15 @@ class Health:
             daemon = self._read(domain)
         except errors.DriverError as error:
             return f"MPS daemon {domain}: {error}"
-        if daemon is not None and self._launcher.state(daemon) is mps_local.State.READY:
+        state = None if daemon is None else self._launcher.state(daemon)
+        if state is mps_local.State.READY:
             return None
+        said = ""
+        if state is mps_local.State.RUNNING:
+            said = mps_domain.Domain(self._directory / domain).problem()
         return (
-            f"MPS daemon {domain} is not ready: it is being started again; until then processes "
-            "that start wait for it, or run without its limits"
+            f"MPS daemon {domain} is not ready: {said or 'it is being started again'}; until then "
+            "processes that start wait for it, or run without its limits"
         )
 
     def _read(self, domain: str) -> mps.Daemon | None:

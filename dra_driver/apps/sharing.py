@@ -122,6 +122,9 @@ class Sharer:
                 raise self._is_not_ready(daemon)
         for use in record.sharing.mps:
             self.cards.confirm_exclusive(use)
+        for use, daemon in zip(record.sharing.mps, daemons, strict=True):
+            if unlike := mps_edits.unlike(use, daemon, settings.get(use.domain)):
+                self._log.warning(unlike, mps=use.domain, devices=list(use.devices))
         return edits
 
     def edits(self, record: prepared.Record, uuids: Mapping[str, str]) -> dict[str, cdi.Edits]:

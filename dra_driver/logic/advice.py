@@ -209,9 +209,9 @@ def _soft_limits(body: admitted.Admitted, entries: Sequence[config_choice.Entry]
             largest = max(*settings.per_device.values(), settings.memory_limit or 0)
             most = quantities.of_bytes(largest)
             yield (
-                f"{paths[entry.position]}: defaultPerDevicePinnedMemoryLimit: hard on each GPU is "
-                f"the largest, {most}; a program can get around smaller ones by its variables: for "
-                "hard ones write a request and a config for each GPU"
+                f"{paths[entry.position]}: defaultPerDevicePinnedMemoryLimit: the limits differ; "
+                f"the daemon's is {most}. A program that hides one of the GPUs has none at all. "
+                "Give all the same, or write a request and a config for each"
             )
 
 

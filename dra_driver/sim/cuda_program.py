@@ -48,7 +48,7 @@ def connect(environment: Mapping[str, str], cards: Sequence[str] = ()) -> Client
     try:
         connection.connect(f"{directory}/control")
         own = {k: v for k, v in environment.items() if k.startswith("CUDA_MPS_")}
-        mps_program.send(connection, {"client": own, "devices": _visible(environment, cards)})
+        mps_program.say(connection, {"client": own, "devices": _visible(environment, cards)})
         answer = json.loads(connection.recv(mps_program.MESSAGE_BYTES))
     except (OSError, ValueError):
         connection.close()

@@ -4,10 +4,12 @@ Run as a file it is the program: `-M -f`, `-M -d`, or commands on standard input
 the standard library, since it is started for each question. What it answers, and how, is what the
 real one of driver 580 was seen to do, except that it does not insist on being root for `-M`.
 Like the real one it forgets its limits when it ends, and takes its servers, which are processes,
-with it.
+with it. Like the real one it speaks first on each connection, and waits for the other end, however
+long that says nothing; nobody else is served meanwhile.
 
 A number in a memory limit, the daemon's or the client's, is that of a device in the client's own
-order, whatever order the daemon has its devices in.
+order, whatever order the daemon has its devices in. A client whose variable names a device that it
+does not see has no memory limit.
 """
 
 import contextlib
@@ -34,7 +36,7 @@ _MIB = 1024**2
 _UNITS = {"K": 1024, "M": _MIB, "G": 1024 * _MIB, "B": 1}
 _ANSWER_SECONDS = 60
 MESSAGE_BYTES = 65536
-_QUESTION_SECONDS = 60.0
+_GREETING = b"OUTBHELL\0"
 _PERCENTAGE_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
@@ -68,13 +70,18 @@ class Caps:
         return self.memory if number == 0 else self.others.get(str(number))
 
     def lowered(self, environment: Mapping[str, str], devices: Sequence[str]) -> "Caps":
-        """What is left of them for a client with these variables, which can only lower them.
+        """What is left of them for a client with these variables, which lower them.
 
-        `devices` are the UUIDs of those that it sees, in its own order.
+        `devices` are the UUIDs of those that it sees, in its own order. A variable that names
+        another one, by UUID or number, leaves no memory limit at all.
         """
         percentage = float(environment.get(_PERCENTAGE_VARIABLE, self.percentage))
         entries = environment.get(_MEMORY_VARIABLE, "").split(",")
         own = {name: _size(size) for name, _, size in (entry.partition("=") for entry in entries)}
+        numbers = [str(number) for number in range(len(devices))]
+        named = [name for name in own if name.startswith("GPU-") or name.isdecimal()]
+        if set(named) - {*devices, *numbers}:
+            return Caps(min(percentage, self.percentage), None, dict.fromkeys(devices[1:]))
         left = []
         for number, device in enumerate(devices):
             known = (self.of(number), own.get(str(number)), own.get(device))
@@ -109,7 +116,7 @@ class Daemon:
         path.unlink(missing_ok=True)
         self._listener.bind(str(path))
         path.chmod(0o666)
-        self._listener.listen(64)
+        self._listener.listen(128)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         (directory / f"{NAME}.pid").write_text(f"{os.getpid()}\n", encoding="utf-8")
         _say("Starting control daemon using socket", path)
@@ -131,8 +138,8 @@ class Daemon:
 
     def _accept(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
-        connection.settimeout(_QUESTION_SECONDS)
         try:
+            connection.send(_GREETING)
             asked = json.loads(connection.recv(MESSAGE_BYTES))
         except (OSError, ValueError):
             asked = None
@@ -292,6 +299,17 @@ def open_socket() -> socket.socket:
     return opened
 
 
+def say(connection: socket.socket, message: Any) -> None:
+    """Say what is wanted of a daemon, once it has spoken.
+
+    Raises:
+        OSError: it has hung up.
+    """
+    if connection.recv(MESSAGE_BYTES) != _GREETING:
+        raise ConnectionError("MPS daemon: no greeting")
+    send(connection, message)
+
+
 def send(connection: socket.socket, message: Any) -> None:
     """Send one message."""
     connection.send(json.dumps(message).encode())
@@ -312,7 +330,7 @@ def _ask(directory: pathlib.Path, commands: Sequence[str]) -> int:
     try:
         with open_socket() as connection:
             connection.connect(str(directory / "control"))
-            send(connection, {"commands": commands})
+            say(connection, {"commands": commands})
             answer = json.loads(connection.recv(MESSAGE_BYTES))
     except (OSError, ValueError):
         sys.stderr.write("Cannot find MPS control daemon process\n")

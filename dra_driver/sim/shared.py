@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
+from dra_driver.logic import mps_edits
 from dra_driver.model import quantities
 
 PERCENT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -44,10 +45,11 @@ def mps_limits(env: Mapping[str, str]) -> tuple[str, ...] | None:
     """
     if PIPE not in env:
         return None
-    percent, memory = env.get(PERCENT), env.get(MEMORY)
+    percent, memory, cap = env.get(PERCENT), env.get(MEMORY), env.get(mps_edits.CAP)
     return (
         *([f"{percent} %"] if percent is not None else []),
         *([_amounts(memory)] if memory is not None else []),
+        *([f"{_amounts(f'0={cap}')} on each"] if cap is not None else []),
     )
 
 

@@ -59,6 +59,31 @@ def test_a_tmpfs_of_that_size_is_there_for_everybody(place):
 
 
 @needs_root
+@pytest.mark.parametrize(("size", "most"), [(3 * MIB, 1024), (64 * MIB, 4096)])
+def test_files_in_a_tmpfs_are_bounded_too(place, size, most):
+    mounts.mount_tmpfs(place, size)
+
+    # The directory itself is one.
+    for number in range(most - 1):
+        (place / f"{number}").touch()
+    with pytest.raises(OSError, match="No space"):
+        (place / "more").touch()
+
+
+@needs_root
+def test_one_that_has_more_files_keeps_them_and_gets_its_size(place):
+    mounts.mount_tmpfs(place, 64 * MIB)
+    for number in range(2000):
+        (place / f"{number}").touch()
+
+    mounts.mount_tmpfs(place, 3 * MIB)
+
+    assert len(list(place.iterdir())) == 2000
+    facts = os.statvfs(place)
+    assert facts.f_blocks * facts.f_frsize == 3 * MIB
+
+
+@needs_root
 def test_mounting_again_keeps_what_is_there_and_changes_the_size(place):
     mounts.mount_tmpfs(place, 3 * MIB)
     (place / "kept").write_text("yes", encoding="utf-8")

@@ -26,6 +26,15 @@ def test_a_process_is_found_and_is_alive(child):
     assert pids.is_alive(found)
 
 
+def test_a_child_descends_from_its_parents_and_nobody_from_a_stranger(child):
+    assert pids.descends(child.pid, child.pid)
+    assert pids.descends(child.pid, os.getpid())
+    assert pids.descends(child.pid, os.getppid())
+    assert not pids.descends(os.getpid(), child.pid)
+    # That of a process which cannot be seen from here.
+    assert not pids.descends(0, os.getpid())
+
+
 def test_a_process_with_spaces_and_parentheses_in_its_name_is_found(tmp_path):
     program = tmp_path / "a) R 1 (b"
     program.symlink_to("/bin/sleep")

@@ -9,6 +9,7 @@ import api_cluster
 import mig_node
 import mps_pods_scene
 import mps_scene
+import mps_supervisor
 import nursery
 import plugin_process
 import plugin_victim
@@ -193,6 +194,13 @@ def place():
     made = mps_scene.Scene()
     yield made
     made.close()
+
+
+@pytest.fixture
+def supervise(place):
+    """Starts supervisors there; see `mps_supervisor.Supervisor`."""
+    with mps_supervisor.starting(place) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")

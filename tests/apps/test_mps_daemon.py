@@ -1,13 +1,13 @@
 """The supervisor of a daemon, as a process of its own; its control program is simulated."""
 
-import json
 import os
 import pathlib
+import re
 import signal
-import subprocess
 import sys
 
 import mps_scene
+import mps_supervisor
 import polling
 import pytest
 
@@ -19,66 +19,11 @@ GIB = 1024**3
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Supervisor:
-    """One process of `dra-driver mps-daemon`."""
-
-    def __init__(self, place, daemon, *flags, shm=False, command=(sys.executable,)):
-        self.daemon = daemon
-        self.domain = mps_scene.domain(daemon)
-        self.domain.create(daemon, shm=shm)
-        self._log = pathlib.Path(daemon.log_dir) / "supervisor.log"
-        command = [*command, "-m", "dra_driver", "mps-daemon"]
-        place = ["--file", self.domain.description, "--driver-root", place.driver_root]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen([*command, *place, *flags], stdout=log, stderr=log)
-
-    def log(self, event):
-        # The last line may be written at this moment.
-        whole = self._log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
-        return [line for line in map(json.loads, whole) if line["event"] == event]
-
-    def wait_log(self, event, count=1):
-        return polling.until(
-            lambda: len(found := self.log(event)) >= count and found, what=f"log of {event!r}"
-        )
-
-    def wait_ready(self):
-        polling.until(self.domain.ready, what="a ready daemon")
-        return self
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
-
-
-@pytest.fixture
-def supervise(place):
-    started = []
-
-    def start(daemon, *flags, **options):
-        started.append(Supervisor(place, daemon, *flags, **options))
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-        each.process.wait(60)
-
-
-def wrap(place, script):
-    """Put a script between the supervisor and the control program, `$real`."""
-    real = place.program.with_name("real")
-    place.program.rename(real)
-    place.program.write_text(f'#!/bin/sh\nreal="{real}"\n{script}\n', encoding="utf-8")
-    place.program.chmod(0o755)
-
-
 @pytest.fixture
 def gate(place):
     """Nobody sets defaults before this file is there; `asked` is there when somebody wants to."""
     gate = place.root / "gate"
-    wrap(
+    mps_supervisor.wrap(
         place,
         'case "$*" in *-f*) exec "$real" "$@";; esac\n'
         "commands=$(cat)\n"
@@ -187,7 +132,8 @@ def test_as_the_first_process_of_a_container_it_leaves_no_zombies(place, supervi
         f"ctypes.CDLL(None).prctl({PR_SET_CHILD_SUBREAPER}, 1)\n"
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
     )
-    supervisor = supervise(place.daemon(), command=[sys.executable, "-c", first]).wait_ready()
+    command = [sys.executable, "-c", first, "-m", "dra_driver"]
+    supervisor = supervise(place.daemon(), command=command).wait_ready()
     client, process = mps_scene.connect(supervisor.daemon), mps_scene.process(supervisor.daemon)
 
     mps_scene.kill(process)
@@ -226,7 +172,7 @@ def test_told_to_end_it_ends_the_daemon_even_under_a_client(place, supervise):
 
 
 def test_a_daemon_that_does_not_quit_is_killed(place, supervise):
-    wrap(
+    mps_supervisor.wrap(
         place,
         'case "$*" in *-f*) exec "$real" "$@";; esac\n'
         'commands=$(cat)\ncase "$commands" in quit*) exit 0;; esac\necho "$commands" | "$real"',
@@ -299,7 +245,7 @@ def test_limits_that_cannot_be_changed_now_are_changed_later_without_harm_to_cli
 ):
     daemon = place.daemon()
     broken = place.root / "broken"
-    wrap(
+    mps_supervisor.wrap(
         place,
         'case "$*" in *-f*) exec "$real" "$@";; esac\n'
         f'commands=$(cat)\ncase "$commands" in set_default*) test -e {broken} && exit 1;; esac\n'
@@ -332,18 +278,20 @@ def test_there_is_one_supervisor_of_a_daemon(place, supervise):
     assert f"MPS daemon in {daemon.directory}: another process supervises it" in text
 
 
-def test_the_log_of_a_daemon_does_not_grow_for_ever(place, supervise):
+def test_the_log_of_a_daemon_cannot_fill_the_disk_and_says_what_it_lacks(place, supervise):
+    much = 30 * mps.MIB
+    flood = f'head -c {much} /dev/zero | tr "\\000" x; echo'
+    mps_supervisor.wrap(place, f'case "$*" in *-f*) {flood}; esac\nexec "$real" "$@"')
     supervisor = supervise(place.daemon()).wait_ready()
-    log = pathlib.Path(supervisor.daemon.log_dir) / "control.log"
-    with log.open("ab") as file:
-        file.write(b"x" * 9 * 1024**2)
+    log = pathlib.Path(supervisor.daemon.control_log)
 
-    supervisor.process.send_signal(signal.SIGHUP)
-    polling.until(lambda: log.with_suffix(".log.1").exists() and log.stat().st_size < 1024**2)
+    polling.until(lambda: "get_default_device" in log.read_text(encoding="utf-8"))
 
-    assert log.with_suffix(".log.1").stat().st_size > 8 * 1024**2
-    assert place.control(supervisor.daemon).answers()
-    polling.until(lambda: "get_server_list" in log.read_text(encoding="utf-8"))
+    kept = log.read_text(encoding="utf-8")
+    found = re.search(r"\[\.\.\. (\d+) bytes were too much, and are not kept \.\.\.\]\n", kept)
+    assert kept.count("x") + int(found[1]) >= much
+    assert len(kept) < 2 * mps.MIB
+    assert mps_scene.caps(supervisor.daemon) == (30, 4 * GIB)
 
 
 def can_mount(path):

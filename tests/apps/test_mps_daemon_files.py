@@ -1,6 +1,5 @@
 """What becomes of a daemon when something is wrong with the files beside it."""
 
-import fcntl
 import os
 import pathlib
 import signal
@@ -40,11 +39,10 @@ def limit(place, daemon, percent):
 def test_a_description_that_says_the_same_again_does_not_make_a_daemon_unready(daemon):
     said = pathlib.Path(daemon.directory) / "ready"
     before = (said.stat().st_ino, said.stat().st_mtime_ns)
-    # What follows a look at the description.
-    with log(daemon).open("ab") as file:
-        file.write(b"x" * 9 * 1024**2)
+    asked = log(daemon).read_text().count("get_server_list")
     pids.send(mps_scene.supervisor(daemon), signal.SIGHUP)
-    polling.until(log(daemon).with_suffix(".log.1").exists, what="a log that was cut short")
+    # A look at the description comes first.
+    polling.until(lambda: log(daemon).read_text().count("get_server_list") > asked)
 
     assert (said.stat().st_ino, said.stat().st_mtime_ns) == before
 
@@ -66,35 +64,37 @@ def test_a_log_that_somebody_removes_ends_no_daemon(place, daemon):
     assert mps_scene.caps(daemon) == (50, GIB)
 
 
-def test_a_log_that_cannot_be_kept_is_cut_short_and_ends_no_daemon(place, daemon):
+@pytest.mark.parametrize("name", ["control.log", "control.log.1"])
+def test_a_log_that_cannot_be_written_or_put_aside_ends_no_daemon(place, daemon, name):
     client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
-    log(daemon).with_suffix(".log.1").mkdir()
-    with log(daemon).open("ab") as file:
-        file.write(b"x" * 9 * 1024**2)
+    hindrance = log(daemon).with_name(name)
+    hindrance.unlink(missing_ok=True)
+    hindrance.mkdir()
     limit(place, daemon, 40)
-    polling.until(lambda: log(daemon).stat().st_size < 1024**2, what="a shorter log")
     limit(place, daemon, 50)
     assert client.is_usable()
     client.close()
     assert mps_scene.process(daemon) == process
+    assert mps_scene.caps(daemon) == (50, GIB)
 
 
-def test_a_log_that_cannot_be_cut_short_ends_no_daemon(place, daemon):
-    client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
-    uncut = os.memfd_create("log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.truncate(uncut, 9 * 1024**2)
-    fcntl.fcntl(uncut, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    log(daemon).unlink()
-    log(daemon).symlink_to(f"/proc/{os.getpid()}/fd/{uncut}")
+def test_what_a_supervisor_logs_itself_is_bounded_as_well(place):
+    program, good = place.program, place.program.read_text()
+    mps_scene.replace(program, "#!/bin/sh\nexit 3\n")
+    daemon, launcher = place.daemon(), place.launcher()
+    launcher.start(daemon)
+    own = pathlib.Path(daemon.log_dir) / "supervisor.log"
+    polling.until(lambda: "does not run" in own.read_text())
+    with own.open("ab") as file:
+        file.write(b"x" * 2 * mps.MIB)
+
+    mps_scene.replace(program, good)
+    launcher.wait_ready(daemon, patience.Patience(60))
+    polling.until(own.with_name("supervisor.log.1").exists)
     limit(place, daemon, 40)
-    polling.until(
-        lambda: "cannot be cut short" in supervisor_log(daemon), what="word of the log's size"
-    )
-    limit(place, daemon, 50)
-    assert client.is_usable()
-    client.close()
-    os.close(uncut)
-    assert mps_scene.process(daemon) == process
+
+    polling.until(lambda: own.exists() and "MPS daemon has other limits" in own.read_text())
+    assert own.stat().st_size < mps.MIB
 
 
 def test_a_daemon_that_dies_while_no_file_can_be_made_is_back_when_one_can(place, daemon):

@@ -147,6 +147,19 @@ def test_a_daemon_that_its_supervisor_brings_back_is_told_of_and_left_to_it(scen
     assert scene.node.domain(ref).supervisor() == supervisor
 
 
+def test_a_daemon_that_does_not_answer_is_told_of_with_what_its_supervisor_says(scene):
+    ref = scene.prepare(GPU, configs=[sharing_node.mps_gpu()])
+    record = scene.node.record(ref)
+    domain = scene.node.domain(ref)
+    problem = "it does not answer: process 41 of user 65534 has connected, and says nothing"
+    domain.say_not_ready()
+    domain.say_problem(problem)
+    assert scene.health.down(record) == {
+        domain.directory.name: f"MPS daemon {domain.directory.name} is not ready: {problem}; until "
+        "then processes that start wait for it, or run without its limits"
+    }
+
+
 def test_only_changes_are_told(scene):
     ref = scene.prepare(share())
     scene.health.look()

@@ -7,12 +7,19 @@ import json
 
 import pytest
 import sharing_node
+import structlog
 
 from dra_driver.logic import cdi, mps_edits
 
 GPU, OTHER_GPU = sharing_node.GPU, sharing_node.OTHER_GPU
 CARDS = [f"gpu-{number}" for number in range(4)]
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+
+
+@pytest.fixture
+def log():
+    with structlog.testing.capture_logs() as entries:
+        yield entries
 
 
 @pytest.fixture
@@ -47,17 +54,51 @@ def test_limits_by_card_hold_in_whatever_order_a_program_sees_its_cards(host, us
     for key in CARDS:
         assert host.gets_each(ref, key) == [2, 4, 8, 6]
         assert host.gets_each(ref, key, **seen_as(host, 3, 1, 0, 2)) == [6, 4, 2, 8]
-        assert host.gets_each(ref, key, **seen_as(host, 2)) == [8]
 
 
-def test_a_program_with_limits_of_its_own_gets_the_largest_on_each_card_and_no_more(host, users):
+def test_where_limits_differ_a_program_that_hides_a_card_has_none_and_that_is_told(
+    host, users, log
+):
+    ref = users.give(GPU, OTHER_GPU, configs=[by_card(host, 2, 4)])
+    host.prepare(ref)
+    assert host.gets_each(ref, GPU, **seen_as(host, 1)) == [None]
+    [line] = [one for one in log if one["event"].startswith("memory limits of the cards differ")]
+    assert line["devices"] == [GPU, OTHER_GPU]
+    assert "a program that hides one of the cards has no memory limit at all" in line["event"]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"defaultPinnedDeviceMemoryLimit": "4Gi"},
+        {"defaultPerDevicePinnedMemoryLimit": {"0": "4Gi", "1": "4Gi"}},
+    ],
+    ids=["one for all", "the same for each"],
+)
+def test_where_limits_are_alike_they_hold_for_a_program_that_hides_a_card_too(
+    host, users, log, limits
+):
+    ref = users.give(GPU, OTHER_GPU, configs=[sharing_node.mps_gpu(**limits)])
+    host.prepare(ref)
+    for order in ({}, seen_as(host, 1, 0), seen_as(host, 0), seen_as(host, 1)):
+        assert set(host.gets_each(ref, GPU, **order)) == {4}
+    assert MEMORY not in host.edits(ref, GPU)[0]
+    assert [one for one in log if "limits of the cards" in one["event"]] == []
+    assert recalled(host, ref) == host.record(ref).sharing
+
+
+def test_a_program_with_limits_of_its_own_gets_the_largest_on_each_card_that_it_names(host, users):
     ref = users.give(GPU, OTHER_GPU, configs=[by_card(host, 2, 4)])
     host.prepare(ref)
     assert host.limits(ref) == (None, 4)
     for own in ("0=60G,1=60G", f"{host.uuid(0)}=60G,{host.uuid(1)}=60G", ""):
-        for order in ({}, seen_as(host, 1, 0), seen_as(host, 0), seen_as(host, 1)):
+        for order in ({}, seen_as(host, 1, 0)):
             got = host.gets_each(ref, GPU, **{MEMORY: own}, **order)
             assert set(got) == {4}
+        # One that names what it does not see has no limit, for all that the driver can do.
+        for order in (seen_as(host, 0), seen_as(host, 1)):
+            got = host.gets_each(ref, GPU, **{MEMORY: own}, **order)
+            assert set(got) == {None if own else 4}
     assert host.gets_each(ref, GPU, **{MEMORY: f"{host.uuid(1)}=1G"}) == [4, 1]
 
 

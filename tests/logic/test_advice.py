@@ -196,14 +196,14 @@ def test_where_a_class_is_not_known_nothing_is_said():
 # Limits that differ
 
 
-def test_of_limits_that_differ_among_cards_the_largest_is_called_hard():
+def test_of_limits_that_differ_among_cards_it_is_said_what_they_are_worth():
     limits = {"0": "2Gi", "1": "6Gi"}
     parameters = config_cases.mps(defaultPerDevicePinnedMemoryLimit=limits)
     (text,) = warned(configs=[reviews.config(parameters)])
     assert text == (
-        "spec.devices.config[0]: defaultPerDevicePinnedMemoryLimit: hard on each GPU is the "
-        "largest, 6Gi; a program can get around smaller ones by its variables: for hard ones write "
-        "a request and a config for each GPU"
+        "spec.devices.config[0]: defaultPerDevicePinnedMemoryLimit: the limits differ; the "
+        "daemon's is 6Gi. A program that hides one of the GPUs has none at all. Give all the same, "
+        "or write a request and a config for each"
     )
 
 

@@ -117,6 +117,23 @@ def test_it_answers_as_the_real_one(scene, place, daemon, commands, answer):
     assert ask(scene, place, *commands) == answer
 
 
+def test_a_client_that_says_nothing_keeps_all_others_waiting_until_it_goes(scene, place, daemon):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
+        assert silent.recv(64) == b"OUTBHELL\0"
+        asking = subprocess.Popen([scene.program], stdin=subprocess.DEVNULL, env=place)
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.connect(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
+        client.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.recv(64)
+        assert asking.poll() is None
+    client.settimeout(60)
+    assert client.recv(64) == b"OUTBHELL\0"
+    client.close()
+    assert asking.wait(60) == 0
+
+
 def test_without_a_daemon_it_says_so_and_fails(scene, place):
     done = run(scene, place, told="get_server_list\n")
 
@@ -245,6 +262,18 @@ def test_a_number_is_that_of_a_card_in_the_order_of_the_client(
     assert client.caps.others == {
         name: gib * GIB for name, gib in zip(list(held)[1:], others, strict=True)
     }
+
+
+@pytest.mark.parametrize("memory", ["GPU-b=1G", "GPU-a=1G,GPU-b=1G", "1=1G", "GPU-unknown=1G"])
+def test_a_variable_for_a_card_that_the_client_does_not_see_takes_every_memory_limit_away(
+    scene, place, two_cards, memory
+):
+    ask(scene, place, "set_default_device_pinned_mem_limit 0 2G")
+    own = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": memory, "CUDA_VISIBLE_DEVICES": "GPU-a"}
+    client = cuda_program.connect({**place, **own}, ["GPU-a", "GPU-b"])
+    client.close()
+    assert client.server is not None
+    assert client.caps == mps_program.Caps(100, None)
 
 
 def test_a_client_without_a_daemon_runs_without_limits(place):

@@ -37,5 +37,10 @@ def test_limits_of_mps_are_read_from_the_variables_of_a_container(percent, memor
     assert shared.mps_limits({shared.PIPE: "/tmp/nvidia-mps", **env}) == limits
 
 
+def test_what_the_daemon_of_several_cards_holds_each_to_is_read_as_well():
+    env = {shared.PIPE: "/tmp/nvidia-mps", "DRA_DRIVER_MPS_MEMORY_LIMIT": "4096M"}
+    assert shared.mps_limits(env) == ("4Gi on each",)
+
+
 def test_a_container_without_a_daemon_has_no_limits():
     assert shared.mps_limits({shared.PERCENT: "30", "A": "1"}) is None
