@@ -1,7 +1,7 @@
 """GPUs whose memory nobody knows: neither shared, nor found by those who ask for memory."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dra_driver.logic import candidacy, demand, shares, snapshots
 
@@ -32,6 +32,15 @@ def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
                     "tell how much there is: not shared, and not for those who ask for memory "
                     "(dra-driver doctor on the node; select by productName)"
                 )
+
+
+def explains(table: str, domain: str, name: str, devices: Iterable[candidacy.Candidate]) -> bool:
+    """Whether a sentence of `told` says why none of the devices has what is asked for.
+
+    `table` is `attributes` or `capacity`; without a domain a name is the driver's own.
+    """
+    is_memory = table == "capacity" and domain in ("", _DRIVER) and name == shares.MEMORY
+    return is_memory and any(_lacks_memory(one) for one in devices)
 
 
 def _lacks_memory(candidate: candidacy.Candidate) -> bool:

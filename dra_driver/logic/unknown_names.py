@@ -11,18 +11,21 @@ from dra_driver.logic import (
     hurdles,
     misnamed,
     snapshots,
+    unknown_memory,
 )
 from dra_driver.model import claims
 
 _NONE = "(none)"
 """What `selection` shows for a value that a device lacks."""
-_PATH = re.compile(r'device\.(?:attributes|capacity)\["([^"]*)"\]\.(.+)', re.DOTALL)
+_PATH = re.compile(r'device\.(attributes|capacity)\["([^"]*)"\]\.(.+)', re.DOTALL)
 
 _Devices = Sequence[candidacy.Candidate]
 
 
 def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
-    """A sentence for each name that leaves a request without devices everywhere."""
+    """A sentence for each name that leaves a request without devices everywhere, but for those
+    that `unknown_memory` has a reason for.
+    """
     seen = {
         candidate.id: candidate
         for node in snapshot.nodes
@@ -48,7 +51,9 @@ def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
             lacking[path] = lacking.get(path, 0) + 1
     for path in (path for path, count in lacking.items() if count == len(of_class)):
         match = _PATH.fullmatch(path)
-        paths = misnamed.paths(match[2], of_class) if match else ()
+        if match and unknown_memory.explains(match[1], match[2], match[3], of_class):
+            continue
+        paths = misnamed.paths(match[3], of_class) if match else ()
         hint = f"; they have {', '.join(paths)}" if paths else ""
         yield (
             f'request "{want.name}": no device of class {want.device_class.name} has '
@@ -59,6 +64,9 @@ def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
 def _in_capacity(want: demand.Want, of_class: _Devices) -> Iterator[str]:
     for name in sorted(want.capacity):
         if not of_class or any(capacities.has(one.device, one.id.driver, name) for one in of_class):
+            continue
+        domain, _, own = name.rpartition("/")
+        if unknown_memory.explains("capacity", domain, own, of_class):
             continue
         near = misnamed.nearest(name, {known for one in of_class for known in one.device.capacity})
         hint = f"; they have {', '.join(near)}: write {near[0]}" if near else ""

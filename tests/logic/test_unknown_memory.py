@@ -65,3 +65,15 @@ def test_of_devices_that_tell_their_memory_or_need_not_nothing_is_said(seen):
 
 def test_who_does_not_ask_for_memory_is_told_nothing():
     assert reasons(ANY, gpus("gpu-0"), asked("device.driver == 'other'")) == ()
+
+
+@pytest.mark.parametrize(
+    ("claim", "of"),
+    [
+        (asked(capacity={"requests": {"other.example/memory": "10Gi"}}), "other.example/memory"),
+        (asked("'memory' in device.attributes['gpu.nvidia.com']"), "attributes"),
+    ],
+    ids=["another driver's memory", "an attribute"],
+)
+def test_what_unknown_memory_does_not_explain_is_told_beside_it(claim, of):
+    assert [of in each for each in reasons(ANY, gpus("gpu-0"), claim)] == [True, False]
