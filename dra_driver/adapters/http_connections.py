@@ -1,6 +1,7 @@
 """Connections of a server: no more than it can have, and who makes room for one more."""
 
 import contextlib
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -98,3 +99,14 @@ def cut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         # Of the socket below TLS: a farewell would need that other thread's lock.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def is_left(connection: socket.socket) -> bool:
+    """Whether the other side has closed it: nobody waits for an answer.
+
+    As Go's server has it, who ends the sending alone has left as well.
+    """
+    poller = select.poll()
+    # Errors, and an end of both directions, are told without being asked for.
+    poller.register(connection, select.POLLRDHUP)
+    return bool(poller.poll(0))

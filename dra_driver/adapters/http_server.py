@@ -292,7 +292,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.send_error(503, _BUSY)
                 return
             try:
-                self._answer(body)
+                if http_connections.is_left(self.connection):
+                    # The time is for those who still wait.
+                    self.close_connection = True
+                else:
+                    self._answer(body)
             finally:
                 self.server.large_body.release()
 

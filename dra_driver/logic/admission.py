@@ -18,6 +18,8 @@ Json = dict[str, Any]
 API_VERSION = "admission.k8s.io/v1"
 INVALID = 422
 _LONGEST_CAUSE = 1024
+_LONGEST_NAME = 253
+"""Characters of a name in Kubernetes; a UID has 36."""
 
 
 class MalformedReview(errors.Rejected):
@@ -52,13 +54,13 @@ def decide(review: object, driver: str) -> Decision:
         MalformedReview: it is none.
     """
     request = _request(review)
-    decision = Decision(uid=str(request["uid"]), name=admitted.text(request.get("name")))
+    decision = Decision(uid=str(request["uid"]), name=_name(request.get("name")))
     resource = admitted.record(request.get("resource"))
     plural, version = admitted.text(resource.get("resource")), resource.get("version")
     if resource.get("group") != admitted.GROUP or plural not in admitted.DEVICES:
         text = f"the webhook does not check {plural or 'this'}: its rules name more than it is for"
         return dataclasses.replace(decision, warnings=(text,))
-    kind = admitted.text(admitted.record(request.get("kind")).get("kind")) or plural
+    kind = _name(admitted.record(request.get("kind")).get("kind")) or plural
     decision = dataclasses.replace(decision, resource=plural, kind=kind)
     if request.get("subResource") or request.get("operation") not in ("CREATE", "UPDATE"):
         return decision
@@ -118,6 +120,8 @@ def _request(review: object) -> Mapping[str, Any]:
     uid = request.get("uid")
     if not isinstance(uid, str) or not uid:
         raise MalformedReview("request.uid: missing: send a review with a request")
+    if len(uid) > _LONGEST_NAME:
+        raise MalformedReview(f"request.uid: longer than the {_LONGEST_NAME} that are allowed")
     return request
 
 
@@ -135,7 +139,7 @@ def _of_object(decision: Decision, request: Mapping[str, Any], driver: str) -> D
     problems = (*_invalid(decided), *_misapplied(new, decided, driver)) if changed else ()
     told = problems[: texts.MOST_PROBLEMS]
     left_out = len(problems) - len(told) + sum(one.left_out for one in decided if changed)
-    name = decision.name or new.name or admitted.text(_generated_name(body))
+    name = decision.name or _name(new.name) or _name(_generated_name(body))
     return dataclasses.replace(
         decision,
         name=name,
@@ -143,6 +147,11 @@ def _of_object(decision: Decision, request: Mapping[str, Any], driver: str) -> D
         left_out=left_out,
         warnings=() if problems else advice.warnings(new, _entries(decided), driver),
     )
+
+
+def _name(value: object) -> str:
+    """A name, of which the answer has no more than there may be: it fits into one piece."""
+    return admitted.text(value)[:_LONGEST_NAME]
 
 
 def _generated_name(body: Mapping[str, Any]) -> object:
@@ -207,9 +216,10 @@ def _misapplied(
 
     As in `config_choice.for_result`: one that a later entry stands before is in nobody's way.
     """
-    if any(one.entry is None for one in decoded):
+    if body.beyond or any(one.entry is None for one in decoded):
         # Which config is in force depends on the one whose kind cannot be read.
         return
+    entries = _entries(decoded)
     paths = {one.config.position: one.config.path for one in decoded}
     types = classes.types(driver)
     for asked in body.asked:
@@ -217,13 +227,13 @@ def _misapplied(
         if device_type is None:
             continue
         result = claims.Result(asked.name, slices.DeviceId(driver, "", ""))
-        entry = config_choice.in_force(_entries(decoded), result, device_type)
+        entry = config_choice.in_force(entries, result, device_type)
         if entry is None or entry.config.kind is sharing.Kind.of(device_type):
             continue
-        field = f"{paths[entry.position]}.requests"
+        field, named = f"{paths[entry.position]}.requests", texts.quoted(asked.name)
         yield configs.Problem(
             field,
-            f"{field}: {entry.config.kind} cannot be applied to request {asked.name!r}: devices of "
+            f"{field}: {entry.config.kind} cannot be applied to request {named}: devices of "
             f"class {asked.device_class} are of type {device_type}: write a "
             f"{sharing.Kind.of(device_type)}, or take the request out of `requests`",
         )

@@ -6,7 +6,7 @@ the API server refuses such an object itself.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -20,6 +20,19 @@ DEVICES: Mapping[str, tuple[str, ...]] = {
     CLASSES: ("spec",),
 }
 """Where an object of each resource has its configs, and a claim its requests."""
+
+MOST: Mapping[str, int] = {
+    "config": 32,
+    "constraints": 32,
+    "firstAvailable": 8,
+    "requests": 32,
+    "selectors": 32,
+    "tolerations": 16,
+}
+"""Entries of each list (Kubernetes 1.36 `resource/v1`, `DeviceRequestsMaxSize` and those after it);
+a config names at most as many requests as there may be."""
+MOST_PARAMETERS = 10 * 1024
+"""Bytes of the parameters of a config (`OpaqueParametersMaxLength`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +94,10 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Admitted:
-    """An object: the driver's own configs, and what a claim asks for or a class selects."""
+    """An object: the driver's own configs, and what a claim asks for or a class selects.
+
+    `beyond` tells, with their places, of parts that are not looked at.
+    """
 
     resource: str
     name: str
@@ -90,24 +106,32 @@ class Admitted:
     selectors: tuple[Selector, ...] = ()
     miscased: tuple[Miscased, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    beyond: tuple[str, ...] = ()
 
 
 def read(resource: str, body: Json, driver: str) -> Admitted:
-    """The object of one of the resources in `DEVICES`, in any of `VERSIONS`."""
+    """The object of one of the resources in `DEVICES`, in any of `VERSIONS`.
+
+    Of each list no more is read than Kubernetes allows, and no config that is larger: who sends
+    reviews chooses how much there is to do.
+    """
     path = DEVICES[resource]
     devices: Json = body
     for step in path:
         devices = record(devices.get(step))
     root = ".".join(path)
     is_class = resource == CLASSES
+    reader = _Reader()
+    entries = tuple(reader.items(root, devices, "config"))
     return Admitted(
         resource=resource,
         name=text(record(body.get("metadata")).get("name")),
-        configs=tuple(_configs(root, devices, driver)),
-        asked=() if is_class else tuple(_requests(root, devices)),
-        selectors=_selectors(root, devices) if is_class else (),
-        miscased=tuple(_miscased(root, devices, driver)),
-        constraints=() if is_class else tuple(_constraints(root, devices)),
+        configs=tuple(reader.configs(entries, driver)),
+        asked=() if is_class else tuple(reader.requests(root, devices)),
+        selectors=reader.selectors(root, devices) if is_class else (),
+        miscased=tuple(_miscased(entries, driver)),
+        constraints=() if is_class else tuple(reader.constraints(root, devices)),
+        beyond=tuple(reader.beyond),
     )
 
 
@@ -121,70 +145,97 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _items(body: Json, name: str) -> Iterator[tuple[str, Json]]:
-    """The objects in a list, each with `name[index]`."""
-    found = body.get(name)
-    for index, item in enumerate(found if isinstance(found, list) else ()):
-        yield f"{name}[{index}]", record(item)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
-
-def _configs(root: str, devices: Json, driver: str) -> Iterator[Config]:
-    for position, (name, entry) in enumerate(_items(devices, "config")):
-        opaque = record(entry.get("opaque"))
-        if opaque.get("driver") == driver:
-            yield Config(
-                path=f"{root}.{name}",
-                position=position,
-                requests=_texts(entry.get("requests")),
-                parameters=opaque.get("parameters"),
-            )
-
-
-def _miscased(root: str, devices: Json, driver: str) -> Iterator[Miscased]:
-    for name, entry in _items(devices, "config"):
+def _miscased(entries: Iterable[tuple[str, Json]], driver: str) -> Iterator[Miscased]:
+    for path, entry in entries:
         named = text(record(entry.get("opaque")).get("driver"))
         if named != driver and named.lower() == driver:
-            yield Miscased(f"{root}.{name}", named)
+            yield Miscased(path, named)
 
 
-def _constraints(root: str, devices: Json) -> Iterator[Constraint]:
-    for name, constraint in _items(devices, "constraints"):
-        for field in ("matchAttribute", "distinctAttribute"):
-            if attribute := text(constraint.get(field)):
-                yield Constraint(f"{root}.{name}.{field}", attribute)
+class _Reader:
+    """Reads the parts of one object, and notes what it does not look at."""
+
+    def __init__(self) -> None:
+        self.beyond: list[str] = []
+
+    def items(self, root: str, body: Json, name: str) -> Iterator[tuple[str, Json]]:
+        """The objects in a list, each with its path."""
+        path = f"{root}.{name}"
+        for index, item in enumerate(self._few(path, body.get(name), MOST[name])):
+            yield f"{path}[{index}]", record(item)
+
+    def configs(self, entries: Iterable[tuple[str, Json]], driver: str) -> Iterator[Config]:
+        for position, (path, entry) in enumerate(entries):
+            opaque = record(entry.get("opaque"))
+            if opaque.get("driver") != driver:
+                continue
+            parameters = opaque.get("parameters")
+            if not _is_small(parameters):
+                self.beyond.append(
+                    f"{path}.opaque.parameters: not checked: longer than the {MOST_PARAMETERS} "
+                    "bytes that Kubernetes allows"
+                )
+                continue
+            requests = self._few(f"{path}.requests", entry.get("requests"), MOST["requests"])
+            named = tuple(item for item in requests if isinstance(item, str))
+            yield Config(path=path, position=position, requests=named, parameters=parameters)
+
+    def constraints(self, root: str, devices: Json) -> Iterator[Constraint]:
+        for path, constraint in self.items(root, devices, "constraints"):
+            for field in ("matchAttribute", "distinctAttribute"):
+                if attribute := text(constraint.get(field)):
+                    yield Constraint(f"{path}.{field}", attribute)
+
+    def requests(self, root: str, devices: Json) -> Iterator[Asked]:
+        for path, request in self.items(root, devices, "requests"):
+            name = text(request.get("name"))
+            alternatives = tuple(self.items(path, request, "firstAvailable"))
+            for inner, alternative in alternatives:
+                yield self._asked(inner, f"{name}/{text(alternative.get('name'))}", alternative)
+            if isinstance(request.get("exactly"), Mapping):
+                yield self._asked(f"{path}.exactly", name, record(request["exactly"]))
+            elif not alternatives:
+                yield self._asked(path, name, request)
+
+    def selectors(self, root: str, body: Json) -> tuple[Selector, ...]:
+        return tuple(
+            Selector(f"{path}.cel.expression", text(record(item.get("cel")).get("expression")))
+            for path, item in self.items(root, body, "selectors")
+        )
+
+    def _asked(self, path: str, name: str, body: Json) -> Asked:
+        return Asked(
+            path=path,
+            name=name,
+            device_class=text(body.get("deviceClassName")),
+            selectors=self.selectors(path, body),
+            tolerations=tuple(
+                Toleration(place, item) for place, item in self.items(path, body, "tolerations")
+            ),
+            capacity=record(record(body.get("capacity")).get("requests")),
+        )
+
+    def _few(self, path: str, found: object, most: int) -> list[Any]:
+        """The first of a list; of anything else, none."""
+        if not isinstance(found, list):
+            return []
+        if len(found) > most:
+            self.beyond.append(
+                f"{path}: only the first {most} of {len(found)} are checked: Kubernetes allows no "
+                "more"
+            )
+        return found[:most]
 
 
-def _requests(root: str, devices: Json) -> Iterator[Asked]:
-    for place, request in _items(devices, "requests"):
-        name, path = text(request.get("name")), f"{root}.{place}"
-        alternatives = tuple(_items(request, "firstAvailable"))
-        for inner, alternative in alternatives:
-            yield _asked(f"{path}.{inner}", f"{name}/{text(alternative.get('name'))}", alternative)
-        if isinstance(request.get("exactly"), Mapping):
-            yield _asked(f"{path}.exactly", name, record(request["exactly"]))
-        elif not alternatives:
-            yield _asked(path, name, request)
-
-
-def _asked(path: str, name: str, body: Json) -> Asked:
-    return Asked(
-        path=path,
-        name=name,
-        device_class=text(body.get("deviceClassName")),
-        selectors=_selectors(path, body),
-        tolerations=tuple(
-            Toleration(f"{path}.{place}", item) for place, item in _items(body, "tolerations")
-        ),
-        capacity=record(record(body.get("capacity")).get("requests")),
-    )
-
-
-def _selectors(root: str, body: Json) -> tuple[Selector, ...]:
-    return tuple(
-        Selector(f"{root}.{place}.cel.expression", text(record(item.get("cel")).get("expression")))
-        for place, item in _items(body, "selectors")
-    )
+def _is_small(parameters: object) -> bool:
+    """Whether a value may be within `MOST_PARAMETERS`: each value and each character is a byte."""
+    left = MOST_PARAMETERS
+    rest = [parameters]
+    while rest and left >= 0:
+        value = rest.pop()
+        left -= len(value) if isinstance(value, str | Mapping | list) else 1
+        if left >= 0 and isinstance(value, Mapping):
+            rest += (*value.keys(), *value.values())
+        elif left >= 0 and isinstance(value, list):
+            rest += value
+    return left >= 0

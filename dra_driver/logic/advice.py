@@ -3,6 +3,7 @@
 The API server cuts a warning after 256 characters (`k8s.io/apiserver/pkg/warning`).
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,20 +95,22 @@ def warnings(
 ) -> tuple[str, ...]:
     """What will surprise about an object, of very much the first; `entries` are its configs, which
     are valid.
+
+    No more is found out than is told: who makes claims chooses how much there is to say of them.
     """
-    found = (
-        *_not_offered(body, driver),
-        *_tolerations(body, entries, driver),
-        *_memory(body, entries, driver),
-        *_without_effect(body, entries, driver),
-        *advised_names.told(body, driver, _VOCABULARY),
-        *share_defaults.advised(body, driver),
-        *_soft_limits(body, entries),
-        *_selectors(body, driver),
+    found = itertools.chain(
+        body.beyond,
+        _not_offered(body, driver),
+        _tolerations(body, entries, driver),
+        _memory(body, entries, driver),
+        _without_effect(body, entries, driver),
+        advised_names.told(body, driver, _VOCABULARY),
+        share_defaults.advised(body, driver),
+        _soft_limits(body, entries),
+        _selectors(body, driver),
     )
-    told = [_cut(text) for text in found[: texts.MOST_PROBLEMS]]
-    left = len(found) - len(told)
-    more = [f"and {left} more warning{'' if left == 1 else 's'}"] if left else []
+    told = [_cut(text) for text in itertools.islice(found, texts.MOST_PROBLEMS)]
+    more = ["and more warnings"] if next(found, None) is not None else []
     return (*told, *more)
 
 

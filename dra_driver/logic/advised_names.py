@@ -34,15 +34,16 @@ def told(body: admitted.Admitted, driver: str, known: Vocabulary) -> Iterator[st
             f"{entry.path}.opaque.driver: {texts.quoted(entry.driver)} is not this driver, whose "
             f"name is in lower case: the config is passed over: write {driver}"
         )
+    attributes, capacity = known.of("attributes"), known.of("capacity")
     for constraint in body.constraints:
         domain, _, name = constraint.attribute.rpartition("/")
-        if domain == driver and name not in known.of("attributes"):
+        if domain == driver and name not in attributes:
             yield f"{constraint.path}: {_unknown('attributes', name, driver, known)}"
     own = classes.names(driver)
     for asked in body.asked:
         for key in asked.capacity if asked.device_class in own else ():
             domain, _, name = key.rpartition("/")
-            if domain in ("", driver) and name not in known.of("capacity"):
+            if domain in ("", driver) and name not in capacity:
                 path = f"{asked.path}.capacity.requests"
                 yield f"{path}: {_unknown('capacity', name, driver, known)}"
 

@@ -83,10 +83,18 @@ def device_taints(setting: changes.Setting) -> Iterator[changes.Change]:
             )
 
 
+_AT_ONCE = 2
+"""Changes that are tried together: what lacks more names than that is not helped by any."""
+
+
 def less_capacity(setting: changes.Setting) -> Iterator[changes.Change]:
     """With as much of a capacity as the device has that has most left; else with none of it."""
     for want in setting.wants:
         most = _most_left(want, setting)
+        found = (fall.candidate for fall in setting.falls(want))
+        names = capacities.Names((one.device, one.id.driver) for one in found)
+        if sum(name not in names for name in want.capacity) > _AT_ONCE:
+            continue
         for name in sorted({*want.capacity, *most}):
             subject = ("capacity", *_key(want), name)
             wanted, place = want.capacity.get(name), f'capacity {name} in request "{want.name}"'
@@ -100,7 +108,7 @@ def less_capacity(setting: changes.Setting) -> Iterator[changes.Change]:
                     _with_capacity(want, name, left),
                 )
             if wanted is not None:
-                amount = f"less than {wanted}" if _is_there(name, want, setting) else "nothing"
+                amount = f"less than {wanted}" if name in names else "nothing"
                 yield changes.Change(
                     f"ask for {amount} of {place}", subject, _with_capacity(want, name, None)
                 )
@@ -185,13 +193,6 @@ def _most_left(
             if left.exact > 0 and (name not in found or left > found[name][0]):
                 found[name] = left, wanted
     return found
-
-
-def _is_there(name: str, want: demand.Want, setting: changes.Setting) -> bool:
-    return any(
-        capacities.has(fall.candidate.device, fall.candidate.id.driver, name)
-        for fall in setting.falls(want)
-    )
 
 
 def _most_free(want: demand.Want, setting: changes.Setting) -> int:

@@ -2,12 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from dra_driver.logic import candidacy
 
 MOST = 3
 """Names that are alike; what is like more of them is like none."""
+LONGEST = 64
+"""Characters without the domain. A name has at most 32, and a label 63: a longer one, which
+somebody may have sent to keep others busy, is like none.
+"""
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "arch": ("architecture",),
@@ -63,6 +67,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 Of AMD's, Intel's and the example driver, HAMi, Volcano, and the labels of GPU feature discovery.
 """
 
+Places = Mapping[str, Collection[str]]
+"""Paths by name, as `places` finds them."""
+
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Those of the `known` names that may be meant by one that is not known, sorted.
@@ -72,6 +79,8 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     the keyboard are apart: one in a name of 3 to 5 characters, two up to 9, else three. Rather
     none than a wrong one.
     """
+    if len(name.rpartition("/")[2]) > LONGEST:
+        return ()
     by_name: dict[str, set[str]] = {}
     for each in known:
         by_name.setdefault(_folded(each), set()).add(each)
@@ -79,9 +88,13 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     candidates = [wanted, *map(_folded, ALIASES.get(wanted, ()))]
     found = next((by_name[each] for each in candidates if each in by_name), None)
     if found is None:
-        apart = {each: _slips(wanted, each) for each in by_name}
-        least = min(apart.values(), default=len(wanted))
-        close = [each for each, slips in apart.items() if slips == least <= _allowed(wanted)]
+        most = _allowed(wanted)
+        # Of names whose lengths differ by more, more slips are between them.
+        apart = {
+            each: _slips(wanted, each) for each in by_name if abs(len(each) - len(wanted)) <= most
+        }
+        least = min(apart.values(), default=most + 1)
+        close = [each for each, slips in apart.items() if slips == least <= most]
         found = {one for each in close for one in by_name[each]} if len(close) <= MOST else set()
     return tuple(sorted(found))
 
@@ -102,8 +115,8 @@ def nearest_class(name: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def paths(name: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ...]:
-    """Where devices have what may be meant by a name, as an expression reads it."""
+def places(candidates: Iterable[candidacy.Candidate]) -> Places:
+    """Where devices have each name, without its domain, as an expression reads it."""
     found: dict[str, set[str]] = {}
     for candidate in candidates:
         for table, names in (
@@ -114,7 +127,12 @@ def paths(name: str, candidates: Iterable[candidacy.Candidate]) -> tuple[str, ..
                 domain, _, own = qualified.rpartition("/")
                 path = f"device.{table}[{json.dumps(domain or candidate.id.driver)}].{own}"
                 found.setdefault(own, set()).add(path)
-    return tuple(path for each in nearest(name, found) for path in sorted(found[each]))
+    return found
+
+
+def paths(name: str, known: Places) -> tuple[str, ...]:
+    """Those of the places where devices have what may be meant by a name."""
+    return tuple(path for each in nearest(name, known) for path in sorted(known[each]))
 
 
 def _folded(name: str) -> str:

@@ -36,7 +36,7 @@ def of(error: demand.Aborted, snapshot: snapshots.Snapshot) -> Problem:
         for candidate in snapshot.inventory.seen(node).candidates
         if candidate.id.driver == error.driver
     ]
-    paths = misnamed.paths(cause.missing, devices)
+    paths = misnamed.paths(cause.missing, misnamed.places(devices))
     guarded = cause.guarded or ""
     # What every device lacks is not to be asked for first: it would be in vain.
     read = {path for path in paths if _asks(guarded, path, cause.missing)}

@@ -1,5 +1,6 @@
 """Names that a claim asks for and none of the devices in question has."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +14,7 @@ from dra_driver.logic import (
     snapshots,
     unknown_memory,
 )
-from dra_driver.model import claims
+from dra_driver.model import claims, texts
 
 _NONE = "(none)"
 """What `selection` shows for a value that a device lacks."""
@@ -34,13 +35,20 @@ def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
     for item in plan:
         for want in item.wants:
             of_class = [one for one in seen.values() if hurdles.all_hold(want.class_selectors, one)]
-            yield from _in_selectors(want, of_class)
-            yield from _in_capacity(want, of_class)
+            yield from _few(want, _in_selectors(want, of_class))
+            yield from _few(want, _in_capacity(want, of_class))
             # Whom the request means; of its class where it means none.
             meant = [one for one in of_class if hurdles.all_hold(want.selectors, one)] or of_class
             for constraint in item.claim.constraints:
                 if constraints.Attribute(constraint).concerns(want.name):
                     yield from _in_constraint(constraint, want, meant)
+
+
+def _few(want: demand.Want, sentences: Iterator[str]) -> Iterator[str]:
+    """The first: who writes a claim chooses how many names are in it."""
+    yield from itertools.islice(sentences, texts.MOST_PROBLEMS)
+    if next(sentences, None) is not None:
+        yield f'request "{want.name}": and more names that none of these devices has'
 
 
 def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
@@ -49,11 +57,12 @@ def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
     for candidate in of_class:
         for path in _lacking(want, candidate):
             lacking[path] = lacking.get(path, 0) + 1
+    places = misnamed.places(of_class) if lacking else {}
     for path in (path for path, count in lacking.items() if count == len(of_class)):
         match = _PATH.fullmatch(path)
         if match and unknown_memory.explains(match[1], match[2], match[3], of_class):
             continue
-        paths = misnamed.paths(match[3], of_class) if match else ()
+        paths = misnamed.paths(match[3], places) if match else ()
         hint = f"; they have {', '.join(paths)}" if paths else ""
         yield (
             f'request "{want.name}": no device of class {want.device_class.name} has '
@@ -62,13 +71,15 @@ def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
 
 
 def _in_capacity(want: demand.Want, of_class: _Devices) -> Iterator[str]:
-    for name in sorted(want.capacity):
-        if not of_class or any(capacities.has(one.device, one.id.driver, name) for one in of_class):
+    names = capacities.Names((one.device, one.id.driver) for one in of_class)
+    published = {known for one in of_class for known in one.device.capacity}
+    for name in sorted(want.capacity) if of_class else ():
+        if name in names:
             continue
         domain, _, own = name.rpartition("/")
         if unknown_memory.explains("capacity", domain, own, of_class):
             continue
-        near = misnamed.nearest(name, {known for one in of_class for known in one.device.capacity})
+        near = misnamed.nearest(name, published)
         hint = f"; they have {', '.join(near)}: write {near[0]}" if near else ""
         yield (
             f'request "{want.name}": no device of class {want.device_class.name} has capacity '

@@ -68,3 +68,13 @@ def test_who_is_being_answered_is_not_cut_however_deep(pairs, monkeypatch):
     assert not known.take(second)
     its_client.settimeout(60)
     assert its_client.recv(1) == b""
+
+
+def test_who_has_closed_its_end_has_left_whatever_it_had_said(pairs):
+    (silent, its_client), (eager, who_spoke), (half, who_listens) = pairs(), pairs(), pairs()
+    who_spoke.sendall(b"x")
+    assert [http_connections.is_left(one) for one in (silent, eager, half)] == [False] * 3
+    its_client.close()
+    who_spoke.close()
+    who_listens.shutdown(socket.SHUT_WR)
+    assert [http_connections.is_left(one) for one in (silent, eager, half)] == [True] * 3

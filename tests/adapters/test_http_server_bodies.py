@@ -13,7 +13,7 @@ import http_scene
 import polling
 import pytest
 
-from dra_driver.adapters import http_bodies, http_server
+from dra_driver.adapters import http_bodies, http_connections, http_server
 
 LARGE = 300_000
 LATE = math.inf
@@ -71,6 +71,31 @@ def test_large_bodies_are_answered_one_at_a_time_and_small_ones_beside_them(new_
 
     assert [each.result(60) for each in large] == [200] * 3
     assert together == [1, 1, 1]
+
+
+def test_a_large_body_is_not_answered_once_its_sender_has_left(new_scene, pool):
+    scene = new_scene()
+    began, go_on, heard = threading.Event(), threading.Event(), []
+
+    def respond(request):
+        heard.append(request.body[:1])
+        began.set()
+        assert go_on.wait(60)
+        return scene.echo(request)
+
+    scene.respond = respond
+    first = pool.submit(post, scene, LARGE, b"1" * LARGE)
+    assert began.wait(60)
+    with scene.connect() as left:
+        left.sendall(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % LARGE + b"2" * LARGE)
+        # It goes, and what is here of it hears what is said to it all the same.
+        left.shutdown(socket.SHUT_WR)
+        waiting = scene.server._listener.connections._busy
+        polling.until(lambda: any(map(http_connections.is_left, tuple(waiting))))
+        go_on.set()
+        assert first.result(60) == 200
+        assert http_scene.read_all(left) == b""
+    assert heard == [b"1"]
 
 
 def test_a_large_body_whose_turn_does_not_come_in_time_is_refused(new_scene, pool):

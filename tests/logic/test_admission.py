@@ -4,7 +4,7 @@ import config_cases
 import pytest
 import webhook_reviews as reviews
 
-from dra_driver.logic import admission, configs
+from dra_driver.logic import admission, configs, misnamed
 
 EVERYWHERE = reviews.EVERYWHERE
 GPU, MIG = config_cases.gpu(), config_cases.mig()
@@ -102,6 +102,19 @@ def test_however_large_the_configs_are_the_answer_is_short():
     assert len(answer) <= 16384
 
 
+def test_names_of_any_length_make_a_short_answer():
+    long = "x" * 100_000
+    document = reviews.review("resourceclaims", body=reviews.made("resourceclaims", name=long))
+    document["request"]["object"]["spec"]["devices"]["config"] = [reviews.config(BAD)]
+    document["request"] |= {"name": "", "kind": {"kind": long}}
+    decision = admission.decide(document, reviews.DRIVER)
+    assert (decision.name, decision.kind) == (long[:253], long[:253])
+    assert len(json.dumps(admission.answer(decision))) < 4096
+    document["request"]["uid"] = long
+    with pytest.raises(admission.MalformedReview, match=r"request\.uid: longer than the 253"):
+        admission.decide(document, reviews.DRIVER)
+
+
 def test_of_very_many_warnings_the_first_are_told():
     requests = [
         reviews.request(f"gpu-{number}", tolerations=[{"operator": "Exists"}])
@@ -109,7 +122,30 @@ def test_of_very_many_warnings_the_first_are_told():
     ]
     warnings = decide(requests=requests).warnings
     assert len(warnings) == 11
-    assert warnings[-1] == "and 22 more warnings"
+    assert warnings[-1] == "and more warnings"
+
+
+def test_what_is_not_checked_is_told_first_and_leaves_open_which_config_is_in_force():
+    """Of the 33 configs the last one, which is not looked at, may be in force."""
+    wrong = reviews.config(MIG, "gpu")
+    assert not decide(configs=[wrong] * 32).allowed
+    decision = decide(configs=[wrong] * 33)
+    assert decision.allowed
+    assert decision.warnings[0].startswith("spec.devices.config: only the first 32 of 33 are")
+
+
+def test_no_more_warnings_are_worked_out_than_are_told(monkeypatch):
+    """Kubernetes sets no limit to the names of capacities in one request."""
+    asked = []
+    nearest = misnamed.nearest
+    monkeypatch.setattr(
+        misnamed, "nearest", lambda name, known: asked.append(name) or nearest(name, known)
+    )
+    names = {f"name{number}": "1" for number in range(500)}
+    request = reviews.request("gpu", capacity={"requests": names})
+    warnings = decide(requests=[request]).warnings
+    assert (len(warnings), warnings[-1]) == (11, "and more warnings")
+    assert set(asked) == {f"name{number}" for number in range(11)}
 
 
 def test_what_is_refused_is_not_warned_of_as_well():

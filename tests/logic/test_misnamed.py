@@ -110,9 +110,24 @@ def test_the_path_is_that_of_the_table_and_domain_where_devices_have_it():
     (candidate,) = candidacy.of_slice(
         slices.ResourceSlice("s", "gpu.example.com", "pool", 1, 1, "a", (device,))
     )
-    assert misnamed.paths("model", [candidate]) == (
-        'device.attributes["gpu.example.com"].productName',
-    )
-    assert misnamed.paths("PcieRoot", [candidate]) == (
+    places = misnamed.places([candidate])
+    assert misnamed.paths("model", places) == ('device.attributes["gpu.example.com"].productName',)
+    assert misnamed.paths("PcieRoot", places) == (
         'device.attributes["resource.kubernetes.io"].pcieRoot',
     )
+
+
+def test_a_name_is_compared_only_with_those_that_it_may_be_a_slip_of(monkeypatch):
+    compared = []
+    slips = misnamed._slips
+    monkeypatch.setattr(
+        misnamed, "_slips", lambda one, other: compared.append(other) or slips(one, other)
+    )
+    assert misnamed.nearest("memroy", ["memory", "sm", "cudaComputeCapability"]) == ("memory",)
+    assert compared == ["memory"]
+
+
+@pytest.mark.parametrize("name", ["x" * 65, f"gpu.nvidia.com/{'x' * 100_000}"])
+def test_a_name_that_is_longer_than_any_is_compared_with_none(monkeypatch, name):
+    monkeypatch.setattr(misnamed, "_folded", lambda _name: pytest.fail("it is looked at"))
+    assert misnamed.nearest(name, [*KNOWN, name]) == ()

@@ -3,6 +3,8 @@
 import pytest
 from explain_scene import A, claim, device_class, explain, gpu, node, pool, request, wanted
 
+from dra_driver.logic import change_kinds, misnamed
+
 NODES = [
     pool("a", gpu("x", memory="8Gi", numaNode=0, productName="T4"), gpu("y", numaNode=0)),
     pool("b", gpu("x", memory="8Gi", numaNode=1, productName="T4"), gpu("y", numaNode=1)),
@@ -132,3 +134,49 @@ class TestInCapacityRequests:
     def test_one_that_is_only_too_small_is_not_told(self, name):
         asked = request(capacity={"requests": {name: "80Gi"}})
         assert explain("claim/mine", *NODES, claim("mine", asked)).reasons == ()
+
+
+# Names without number
+
+
+def counted(monkeypatch, name):
+    calls = []
+    real = getattr(misnamed, name)
+    monkeypatch.setattr(misnamed, name, lambda *args: calls.append(args) or real(*args))
+    return calls
+
+
+def test_of_very_many_capacities_the_first_are_told_and_no_more_are_looked_for(monkeypatch):
+    compared = counted(monkeypatch, "nearest")
+    names = {f"n{number:03}": "1" for number in range(200)}
+    found = reasons(requests=[request(capacity={"requests": names})])
+    assert [text.partition(" has capacity ")[2][:4] for text in found[:10]] == sorted(names)[:10]
+    assert found[10:] == ('request "gpu": and more names that none of these devices has',)
+    assert len(compared) == 11
+
+
+def test_of_very_many_names_in_a_selector_the_first_are_told_of_devices_looked_at_once(monkeypatch):
+    looks = counted(monkeypatch, "places")
+    asked = " && ".join(
+        f"'n{number}' in device.attributes['gpu.example.com']" for number in range(50)
+    )
+    found = reasons(requests=[request(asked)])
+    assert len(found) == 11
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(("count", "tried"), [(2, 2), (3, 0), (200, 0)])
+def test_no_change_is_tried_of_a_request_that_lacks_more_names_than_changes_go_together(
+    monkeypatch, count, tried
+):
+    made = []
+    with_capacity = change_kinds._with_capacity
+    monkeypatch.setattr(
+        change_kinds,
+        "_with_capacity",
+        lambda want, name, amount: made.append(name) or with_capacity(want, name, amount),
+    )
+    names = {f"n{number}": "1" for number in range(count)}
+    found = explain("claim/mine", *NODES, claim("mine", request(capacity={"requests": names})))
+    assert len(set(made)) == tried
+    assert bool(found.nearest) == bool(tried)
