@@ -7,15 +7,17 @@ are limits, and a file that is beyond them is refused before it is more than it 
 
 import copy
 import dataclasses
+import io
 import json
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import yaml
 
 from dra_driver import errors
-from dra_driver.adapters import kube_json, yaml_scalars
+from dra_driver.adapters import kube_json, yaml_depth, yaml_scalars
 
 MOST_BYTES = 256 * 2**20
 """Of a file: the slices of a thousand nodes whose GPUs can be cut are about as large."""
@@ -29,6 +31,16 @@ MOST_REPEATED = 100_000
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NESTING = "maximum nesting depth"
 """What libyaml says of more than a thousand."""
+_KINDS = {
+    yaml.BlockSequenceStartToken: yaml_depth.Kind.INDENTED,
+    yaml.BlockMappingStartToken: yaml_depth.Kind.INDENTED,
+    yaml.BlockEndToken: yaml_depth.Kind.DEDENTED,
+    yaml.FlowSequenceStartToken: yaml_depth.Kind.OPENED,
+    yaml.FlowMappingStartToken: yaml_depth.Kind.OPENED,
+    yaml.FlowSequenceEndToken: yaml_depth.Kind.CLOSED,
+    yaml.FlowMappingEndToken: yaml_depth.Kind.CLOSED,
+}
+_SPACE = re.compile(r"\s*+")
 _TAGS = "tag:yaml.org,2002:"
 
 
@@ -101,12 +113,18 @@ def _of_json(text: str) -> Iterator[Any]:
     decoder = json.JSONDecoder(
         parse_int=yaml_scalars.of_json, parse_float=yaml_scalars.of_json, parse_constant=_no_number
     )
-    start = len(text) - len(text.lstrip())
+    start = _behind_space(text, 0)
     while start < len(text):
         document, end = decoder.raw_decode(text, start)
         _check_depth(document)
         yield document
-        start = end + len(text[end:]) - len(text[end:].lstrip())
+        start = _behind_space(text, end)
+
+
+def _behind_space(text: str, start: int) -> int:
+    # No copy of what follows: there may be very many documents.
+    space = _SPACE.match(text, start)
+    return space.end() if space else start
 
 
 def _no_number(text: str) -> NoReturn:
@@ -133,8 +151,20 @@ def _of_yaml(text: str, cuts: bool) -> list[Any]:
     except yaml.YAMLError as error:
         if not cuts or _NESTING not in str(error):
             raise
-    # The slow one goes as deep as it is led; what is made does not.
-    return list(_built(text, cuts, yaml.SafeLoader))
+    return list(_built(yaml_depth.shallow(text, MOST_DEPTH, _steps), cuts, _FAST))
+
+
+def _steps(stream: io.StringIO) -> Iterator[yaml_depth.Step]:
+    behind = 0
+    try:
+        for token in yaml.scan(stream, Loader=_FAST):
+            if kind := _KINDS.get(type(token)):
+                yield yaml_depth.Step(kind, token.start_mark.index, token.start_mark.column)
+            behind = token.end_mark.index
+    except yaml.YAMLError as error:
+        # Anything else is told by who reads it all.
+        if _NESTING in str(error):
+            yield yaml_depth.Step(yaml_depth.Kind.BEYOND, behind, 0)
 
 
 def _built(text: str, cuts: bool, loader: Any) -> Iterator[Any]:

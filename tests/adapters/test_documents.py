@@ -174,6 +174,22 @@ def test_documents_of_json_may_follow_each_other(path):
     assert documents.load_all(path) == [{"a": 1}, {"b": "yes"}, {"c": 1}]
 
 
+def test_documents_of_json_are_read_where_they_stand():
+    """A copy of what follows, for each of them, is as much work as the square of their number."""
+
+    class Text(str):
+        __slots__ = ()
+
+        def __getitem__(self, key):
+            pytest.fail(f"a part of it is copied: {key}")
+
+    assert list(documents._of_json(Text(' {"a": 1}\n{}\t\n {"b": []} '))) == [
+        {"a": 1},
+        {},
+        {"b": []},
+    ]
+
+
 def test_a_byte_order_mark_is_no_part_of_the_text(path):
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert documents.load_one(path) == {"a": 1}

@@ -76,3 +76,10 @@ def test_an_event_of_a_watch_may_have_them_too(answered):
     client = answered(b'{"type": "ADDED", "object": %s}\n' % nested(5000))
     [(kind, read)] = client.watch(kube.CLAIMS, resource_version="1")
     assert (kind, read["other"]) == ("ADDED", 1)
+
+
+def test_a_text_without_an_end_is_searched_once():
+    """The quotes in it are not the beginnings of others, each of which would have no end either."""
+    text = '"' + r"\"[" * 1000
+    assert [token.span() for token in kube_json._TOKEN.finditer(text)] == [(0, len(text))]
+    assert kube_json.shallow(text + "[" * 200) == text + "[" * 200
