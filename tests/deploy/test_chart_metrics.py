@@ -12,7 +12,9 @@ PORTS = {"kubelet-plugin": "metrics", "webhook": "status", "controller": "status
 PARTS = pytest.mark.parametrize("component", PORTS)
 API_SERVERS = [
     {"ports": [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]},
+    {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
 ]
+"""At any address; and DNS, for clusters that name their API server."""
 
 
 def parts(component, values=None):
