@@ -12,6 +12,7 @@ import subprocess
 import threading
 
 from dra_driver import errors
+from dra_driver.adapters import short_runs
 from dra_driver.model import driver
 
 _SECONDS = 5.0
@@ -69,17 +70,7 @@ def _output(program: pathlib.Path, seconds: float) -> str:
         errors.Retryable: it cannot be run, or does not end well in time.
     """
     try:
-        done = subprocess.run(
-            [program, "--help"],
-            env={},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
+        done = short_runs.run([program, "--help"], {}, seconds)
     except subprocess.TimeoutExpired as error:
         raise errors.Retryable(f"{program} --help did not end within {seconds:g} s") from error
     except OSError as error:

@@ -6,15 +6,12 @@ end of a line after a colon. Exit statuses are those of nvidia-smi(1), and equal
 codes.
 """
 
-import contextlib
-import os
 import re
-import signal
 import subprocess
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import driver_programs, nvml_codes, nvml_errors
+from dra_driver.adapters import driver_programs, nvml_codes, nvml_errors, short_runs
 from dra_driver.model import sharing
 
 PROGRAM = "nvidia-smi"
@@ -22,7 +19,6 @@ LIBRARY = "libnvidia-ml.so.1"
 """What the program loads."""
 
 _SECONDS = 10.0
-_KILLED_SECONDS = 1.0
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]+")
 _HEADING = re.compile(r"^\| GPU compute policies: +\|$", re.MULTILINE)
 _ROW = re.compile(r"^\| +\d+ +Timeslice +(\S.*?) +\|$", re.MULTILINE)
@@ -92,17 +88,7 @@ class NvidiaSmi:
         program = self._program()
         command = [str(program.path), "compute-policy", *arguments]
         try:
-            process = subprocess.Popen(
-                command,
-                env=dict(program.environment),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            done = short_runs.run(command, program.environment, self._seconds)
         except FileNotFoundError as error:
             raise errors.Retryable(
                 f"{doing}: {program.path} cannot be run: it, or what it needs, is not there; "
@@ -110,30 +96,14 @@ class NvidiaSmi:
             ) from error
         except OSError as error:
             raise errors.Rejected(f"{doing}: {program.path} cannot be run: {error}") from error
-        try:
-            output, complaint = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired as error:
             raise errors.Retryable(
                 f"{doing}: {' '.join(command)} did not end within {self._seconds:g} s: see whether "
                 "the GPU hangs (Xid messages in the kernel log)"
             ) from error
-        finally:
-            _end(process)
-        if process.returncode != 0 or _UNSUPPORTED.search(output):
-            raise _failure(doing, process.returncode, f"{output}\n{complaint}")
-        return output
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    """Leave nothing running, as far as the kernel allows: a process may hang in the driver."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_KILLED_SECONDS)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+        if done.returncode != 0 or _UNSUPPORTED.search(done.stdout):
+            raise _failure(doing, done.returncode, f"{done.stdout}\n{done.stderr}")
+        return done.stdout
 
 
 def _failure(doing: str, status: int, text: str) -> errors.DriverError:

@@ -17,7 +17,6 @@ from dra_driver import errors, settings
 from dra_driver.adapters import standard_error, terminal
 from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, host
 from dra_driver.logic import diagnosis
-from dra_driver.model import texts
 
 MESSAGE_BYTES = 4096
 """What a container's termination message may have (Kubernetes' documentation of
@@ -175,11 +174,24 @@ def _states(directory: pathlib.Path) -> list[str]:
 def _told_of(
     finding: diagnosis.Finding, there: settings.KubeletPlugin, config: settings.KubeletPlugin
 ) -> diagnosis.Finding:
-    """The finding with the directory that was asked about in place of its copy."""
+    """The finding with the directory that was asked about in place of its copy.
+
+    Programs are in the copy alone until a plugin has run there.
+    """
     copy, asked = str(there.simulation), str(config.simulation)
     texts = (finding.looked_at, finding.cause, finding.remedy)
     looked_at, cause, remedy = (text.replace(copy, asked) for text in texts)
+    is_made = all(pathlib.Path(path).exists() for path in _paths(finding, copy, asked))
+    if not is_made:
+        cause = f"{cause} (not there yet: a kubelet plugin with these settings makes it)"
     return dataclasses.replace(finding, looked_at=looked_at, cause=cause, remedy=remedy)
+
+
+def _paths(finding: diagnosis.Finding, copy: str, asked: str) -> list[str]:
+    """Where the finding says that something is, of what is fine; in the copy it is there."""
+    said = (finding.looked_at, finding.cause) if finding.level is diagnosis.Level.FINE else ()
+    paths = [part for text in said for part in text.split() if part.startswith(copy)]
+    return [path.replace(copy, asked) for path in paths]
 
 
 def _wrong(check: str, looked_at: str, error: errors.DriverError) -> diagnosis.Finding:
@@ -192,6 +204,6 @@ def _write(
 ) -> None:
     text = diagnosis.brief(findings, limit=MESSAGE_BYTES, more=_MORE)
     try:
-        path.write_text(texts.printable(text), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         screen.step(f"the termination message cannot be written to {path}: {error.strerror}")

@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dra_driver.model import devices, mig
+from dra_driver.model import devices, mig, texts
 
 
 class Level(enum.StrEnum):
@@ -84,7 +84,7 @@ def hindrance(findings: Iterable[Finding]) -> str | None:
 
 
 def brief(findings: Sequence[Finding], *, limit: int, more: str) -> str:
-    """How many findings there are, and each problem in a line.
+    """How many findings there are, and each problem in a line, printable.
 
     Args:
         findings: all of them.
@@ -92,7 +92,8 @@ def brief(findings: Sequence[Finding], *, limit: int, more: str) -> str:
         more: the last line, if not all problems fit in: where the rest is to be read.
     """
     lines = [f"{summary(findings)}.", *map(told, of_level(findings, Level.PROBLEM))]
-    whole = "\n".join(lines)
+    # Before it is cut: what is printable may be longer.
+    whole = texts.printable("\n".join(lines))
     if len(whole.encode()) <= limit:
         return whole
     room = limit - len(f"\n{more}".encode())

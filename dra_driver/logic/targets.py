@@ -94,6 +94,10 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
             made = _made(body, body["metadata"]["name"])
             found.append(dataclasses.replace(_of_claim(made), title=f"template {_name(body)}"))
     if not found:
+        for pod in pods:
+            if names := extended_resources.needs(pod):
+                why = f"{_unserved(names)}: there is nothing to explain"
+                raise errors.Rejected(f"{pod['kind'].lower()} {_name(pod)}: {why}")
         raise errors.Rejected(
             "the manifest has no pod with spec.resourceClaims or an extended resource that a "
             "DeviceClass serves, no ResourceClaim and no ResourceClaimTemplate: there is nothing "
@@ -176,10 +180,13 @@ def _nothing(pod: placing.Pod, claimed: object) -> str:
         return "needs no claim, though it has spec.resourceClaims: its status says so"
     if not pod.extended_resources:
         return "has no spec.resourceClaims, and its containers ask for no extended resource"
-    names = ", ".join(pod.extended_resources)
+    return f"has no spec.resourceClaims, and {_unserved(pod.extended_resources)}"
+
+
+def _unserved(resources: Iterable[str]) -> str:
     return (
-        f"has no spec.resourceClaims, and no DeviceClass serves {names}: either a device plugin "
-        "has to offer that, or a class has to have it as spec.extendedResourceName"
+        f"no DeviceClass serves {', '.join(resources)}: either a device plugin has to offer that, "
+        "or a class has to have it as spec.extendedResourceName"
     )
 
 

@@ -1,6 +1,10 @@
 """What is found out about `nvidia-cdi-hook`, with programs that are run."""
 
+import pathlib
+import subprocess
+
 import hook_programs
+import polling
 import pytest
 
 from dra_driver.adapters import cdi_hook
@@ -92,3 +96,26 @@ def test_one_that_does_not_end_is_not_waited_for(path):
     answer = cdi_hook.CdiHook(seconds=0.2).ask(path)
 
     assert answer == cdi_hook.Answer(GUESS, f"{path} --help did not end within 0.2 s")
+
+
+def test_nothing_is_left_of_one_that_does_not_end(path, tmp_path, monkeypatch):
+    """Nor of what it began, which has its output, too."""
+    pids = tmp_path / "pids"
+    hook_programs.put(path, before=f"sleep 600 &\necho $$ $! >{pids}\nwait")
+    communicate = subprocess.Popen.communicate
+
+    def later(*arguments, **options):
+        polling.until(lambda: pids.exists() and pids.read_text().endswith("\n"))
+        return communicate(*arguments, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", later)
+    assert cdi_hook.CdiHook(seconds=0.2).ask(path).problem is not None
+    polling.until(lambda: not any(map(is_running, pids.read_text().split())))
+
+
+def is_running(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] not in {"Z", "X"}

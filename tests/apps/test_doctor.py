@@ -195,6 +195,10 @@ def test_nothing_is_left_on_the_node_and_in_the_cluster(node, cluster, tmp_path,
     found = doctor_scene.by_check(doctor_scene.examine(node.configured()))
     assert found["GPUs"].level is diagnosis.Level.FINE
     assert found["driver root"].looked_at.startswith(str(node.machine.simulation))
+    made = " (not there yet: a kubelet plugin with these settings makes it)"
+    program = f"{node.machine.simulation}/driver/usr/bin/nvidia-cuda-mps-control"
+    assert found["MPS"].cause == program + made
+    assert found["driver root"].cause.endswith(made)
     assert list(tmp_path.iterdir()) == []
     assert list(node.machine.simulation.iterdir()) == []
     assert not node.machine.plugin.exists()
@@ -210,6 +214,7 @@ def test_simulated_gpus_that_a_plugin_has_made_are_looked_at(node, own_plugin, c
     found = examine(node.configured())
     assert found["driver root"].looked_at.startswith(str(node.machine.simulation))
     assert found["GPUs"].cause == "1 x NVIDIA H100 80GB HBM3; driver 580.159.04"
+    assert "not there yet" not in found["driver root"].cause + found["MPS"].cause
 
 
 def test_simulated_gpus_without_a_place_are_a_problem(node, monkeypatch):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver.logic import diagnosis
-from dra_driver.model import devices, mig
+from dra_driver.model import devices, mig, texts
 
 PLUGINS = "/var/lib/kubelet/plugins/gpu.nvidia.com"
 NAME = "gpu.nvidia.com"
@@ -46,7 +46,8 @@ def test_what_is_told_in_short_is_never_longer_than_it_may_be(told, limit):
     text = diagnosis.brief(findings, limit=limit, more=MORE)
     assert len(text.encode()) <= limit
     problems = diagnosis.of_level(findings, diagnosis.Level.PROBLEM)
-    whole = "\n".join([f"{diagnosis.summary(findings)}.", *map(diagnosis.told, problems)])
+    lines = [f"{diagnosis.summary(findings)}.", *map(diagnosis.told, problems)]
+    whole = texts.printable("\n".join(lines))
     if len(whole.encode()) <= limit:
         assert text == whole
     else:
@@ -55,6 +56,15 @@ def test_what_is_told_in_short_is_never_longer_than_it_may_be(told, limit):
         assert whole.startswith(head)
         # Nothing is left out that had room: one character has four bytes at most.
         assert len(text.encode()) > limit - 4
+
+
+def test_what_is_told_in_short_is_printable_and_still_no_longer_than_it_may_be():
+    """A character of three bytes that turns the direction of writing is told in six."""
+    findings = [diagnosis.problem("check", "/path", "\u202e" * 1000, "mend")]
+    text = diagnosis.brief(findings, limit=4096, more=MORE)
+    assert len(text.encode()) <= 4096
+    assert "\u202e" not in text
+    assert text.endswith(MORE)
 
 
 def test_what_is_told_in_short_is_each_problem_with_its_remedy():

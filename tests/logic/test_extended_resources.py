@@ -150,6 +150,17 @@ class TestBeforeItIsScheduled:
         found = targets.in_manifest(snapshots.of(bodies), bodies)
         assert [target.title for target in found] == ["pod default/train"]
 
+    def test_of_a_manifest_with_nothing_to_explain_it_is_told_what_no_class_serves(self):
+        body = asking(container(resource="example.com/fpga"))
+        bodies = [snapshots.normalized(each, "default") for each in (SERVING, body)]
+        with pytest.raises(errors.Rejected) as caught:
+            targets.in_manifest(snapshots.of(bodies), bodies)
+        assert str(caught.value) == (
+            "pod default/train: no DeviceClass serves example.com/fpga: either a device plugin has "
+            "to offer that, or a class has to have it as spec.extendedResourceName: there is "
+            "nothing to explain"
+        )
+
     def test_without_classes_that_of_the_chart_is_assumed(self):
         body = snapshots.normalized(asking(container(resource="nvidia.com/gpu")), "default")
         (made,) = targets.named(snapshots.of([body]), "pod/train", "default").claims
