@@ -57,7 +57,11 @@ def waited_on(daemon: int, path: pathlib.Path) -> tuple[Connection, ...]:
         OSError: that cannot be seen here.
     """
     found = []
-    for descriptor in _received_from(daemon):
+    try:
+        received = _received_from(daemon)
+    except ProcessLookupError:
+        return ()
+    for descriptor in received:
         with _shared(daemon, descriptor) as shared:
             one = None if shared is None else _accepted(descriptor, shared, path)
         if one is not None and not pids.descends(one.pid, os.getpid()):
@@ -92,7 +96,9 @@ def _received_from(daemon: int) -> set[int]:
     for thread in pathlib.Path(f"/proc/{daemon}/task").iterdir():
         try:
             call, *arguments = (thread / "syscall").read_text(encoding="ascii").split()
-        except ProcessLookupError:
+        except (FileNotFoundError, ProcessLookupError):
+            if thread.exists() and not (thread / "syscall").exists():
+                raise
             continue
         # One that runs is told as "running", one that waits in no call as -1.
         if call.isdecimal() and int(call) in numbers and arguments:

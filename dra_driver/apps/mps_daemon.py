@@ -231,14 +231,15 @@ class Supervisor:
                 if self._child is None or self._child.poll() is not None:
                     return
                 if left <= 0 or self._guard.unanswered >= patience:
-                    raise errors.Retryable(f"{error}: {self._guard.problem}") from error
+                    reason = self._guard.problem or str(error)
+                    raise errors.Retryable(f"no answer within {patience:g} s; {reason}") from error
             self._tell_if_unanswered()
             self._pause(_ASK_AGAIN_SECONDS)
         self._guard.answered()
         if self._is_open:
             return
         try:
-            self._control.set_defaults(self._daemon.limits)
+            self._limit()
             self._say_ready()
         except (errors.DriverError, OSError) as error:
             _log.error("MPS daemon answers again, and is not ready yet", error=str(error))
@@ -283,9 +284,7 @@ class Supervisor:
                 return True
             self._daemon = wanted
             self._domain.say_not_ready()
-            self._control.set_defaults(wanted.limits)
-            for server in self._control.servers():
-                self._control.set_server_limits(server, wanted.limits)
+            self._limit()
             self._say_ready()
         except (errors.DriverError, OSError) as error:
             # To start it again would end its clients, who did nothing.
@@ -295,6 +294,12 @@ class Supervisor:
             return False
         _log.info("MPS daemon has other limits", **self._told())
         return True
+
+    def _limit(self) -> None:
+        """Give the limits to clients that connect from now on, also to servers that run."""
+        self._control.set_defaults(self._daemon.limits)
+        for server in self._control.servers():
+            self._control.set_server_limits(server, self._daemon.limits)
 
     def _has_said_ready(self) -> bool:
         ready = self._domain.ready()

@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 import time
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters import mps_guard
 
 _TELL_SECONDS = 5.0
@@ -46,6 +46,8 @@ class Guard:
         self._daemon: int | None = None
         self._path = pathlib.Path("/")
         self._asked: float | None = None
+        self._counted = 0.0
+        self._last: mps_guard.Connection | None = None
         self._since: dict[mps_guard.Connection, float] = {}
         self._strict_until = 0.0
         self._cut = 0
@@ -59,7 +61,7 @@ class Guard:
 
     def answered(self) -> None:
         """The daemon has answered."""
-        self._asked = None
+        self._asked = self._last = None
         self._since = {}
 
     @property
@@ -75,14 +77,17 @@ class Guard:
     @property
     def unanswered(self) -> float:
         """Seconds for which it has been asked in vain; from the last cut on, if there was one."""
-        return 0.0 if self._asked is None else time.monotonic() - self._asked
+        return 0.0 if self._asked is None else time.monotonic() - self._counted
 
     @property
     def problem(self) -> str:
         """Why the daemon is not fit for clients; empty as long as it may be."""
-        times, waited = self.times, self.unanswered
-        if self._since and max(self.waits(), default=0.0) >= times.late:
+        times = self.times
+        waited = 0.0 if self._asked is None else time.monotonic() - self._asked
+        one = self._last if waited >= times.late else None
+        if max(self.waits(), default=0.0) >= times.late:
             one = min(self._since, key=self._since.__getitem__)
+        if one is not None:
             return f"it does not answer: {one} has connected, and says nothing"
         return f"it has not answered for {times.slow:g} s" if waited >= times.slow else ""
 
@@ -95,7 +100,7 @@ class Guard:
         """See who is silent; to be called again and again while an answer is waited for."""
         now = time.monotonic()
         if self._asked is None:
-            self._asked = now
+            self._asked = self._counted = now
         self._since = {one: self._since.get(one, now) for one in self._waited_on()}
 
     def cut(self) -> bool:
@@ -107,7 +112,8 @@ class Guard:
         for one in silent:
             if self._end(one):
                 is_cut = True
-                self._asked, self._strict_until = now, now + times.strict
+                self._counted, self._strict_until = now, now + times.strict
+                self._last = one
                 self._note(one)
         return is_cut
 
@@ -119,7 +125,7 @@ class Guard:
             return ()
         try:
             return mps_guard.waited_on(self._daemon, self._path)
-        except OSError as error:
+        except (OSError, errors.DriverError) as error:
             self._complain(error)
             return ()
 
@@ -127,7 +133,7 @@ class Guard:
         self._since.pop(one, None)
         try:
             return self._daemon is not None and mps_guard.cut(self._daemon, one)
-        except OSError as error:
+        except (OSError, errors.DriverError) as error:
             self._complain(error)
             return False
 
@@ -144,7 +150,7 @@ class Guard:
             )
             self._cut, self._told = 0, now
 
-    def _complain(self, error: OSError) -> None:
+    def _complain(self, error: Exception) -> None:
         if str(error) != self._problem:
             _log.warning(
                 "silent clients of the MPS daemon cannot be cut off here; if it does not answer, "

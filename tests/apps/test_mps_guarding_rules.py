@@ -104,6 +104,21 @@ def test_a_queue_of_silent_clients_as_long_as_the_daemon_has_one_passes_soon(gua
     assert daemon.now - 1000.0 < TIMES.strict
 
 
+def test_a_daemon_that_many_keep_from_answering_is_told_of_although_each_is_cut_off(guard, daemon):
+    daemon.waits_on = [ONE]
+    asked(guard, daemon, TIMES.silent + 0.1)
+    guard.answered()
+    seen = []
+    for number in range(100):
+        daemon.waits_on = [mps_guard.Connection(9, number, 43, 1000)]
+        asked(guard, daemon, TIMES.strict_silent + 0.04)
+        seen.append(guard.problem)
+    # It goes on all the time, and so it is not started again.
+    assert guard.unanswered < 1
+    assert seen[0] == ""
+    assert seen[-1] == "it does not answer: process 43 of user 1000 has connected, and says nothing"
+
+
 def test_a_silent_client_is_told_of_soon_and_a_slow_daemon_later(guard, daemon):
     asked(guard, daemon, TIMES.slow - 0.1)
     assert guard.problem == ""

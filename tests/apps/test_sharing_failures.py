@@ -7,6 +7,7 @@ import sharing_node
 
 from dra_driver import errors
 from dra_driver.adapters import files, mps_domain
+from dra_driver.apps import preparing
 from dra_driver.model import mps, prepared
 from dra_driver.sim import gpu_faults
 
@@ -217,38 +218,20 @@ def test_what_fails_is_undone_in_reverse(host, users, monkeypatch, failing_call)
     assert host.is_clean()
 
 
-def test_a_spec_that_cannot_be_written_takes_the_daemon_back(host, users, failing_call):
+def test_a_spec_that_cannot_be_written_takes_the_daemon_back(host, users, monkeypatch):
+    monkeypatch.setattr(preparing, "LAST_SECONDS", 60.0)
     ref = users.give(GPU, configs=[LIMITED])
-    host.prepare(ref)
-    count = []
-    original = files.write
-
-    def counting(path, *arguments, **options):
-        count.append(path)
-        return original(path, *arguments, **options)
-
-    host.unprepare(ref)
-    files.write = counting
-    try:
-        host.prepare(ref)
-    finally:
-        files.write = original
-    host.unprepare(ref)
-    [number] = [at for at, path in enumerate(count) if path.parent == host.cdi]
-    calls = []
+    write = files.write
 
     def failing(path, *arguments, **options):
-        calls.append(path)
-        if len(calls) == number + 1:
+        if path.parent == host.cdi:
             raise files.explained(OSError(30, "Read-only file system"), "written", path)
-        return original(path, *arguments, **options)
+        return write(path, *arguments, **options)
 
-    files.write = failing
-    try:
+    with monkeypatch.context() as context:
+        context.setattr(files, "write", failing)
         with pytest.raises(files.Unusable, match="Read-only file system"):
             host.prepare(ref)
-    finally:
-        files.write = original
     assert host.is_clean()
 
 
