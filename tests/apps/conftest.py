@@ -14,6 +14,7 @@ import nursery
 import plugin_process
 import plugin_victim
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver.apps import inventory, preparing
@@ -231,7 +232,7 @@ def launcher(launchers):
 @pytest.fixture
 def users():
     """Claims with configs and shares, without an API server."""
-    return sharing_node.Claims()
+    return sharing_claims.Claims()
 
 
 @pytest.fixture

@@ -10,14 +10,15 @@ import types
 import disk_faults
 import mig_node
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
 from dra_driver.adapters import files
 from dra_driver.apps import preparing
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
-LIMITED = sharing_node.mps_gpu(defaultActiveThreadPercentage=30)
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
+LIMITED = sharing_claims.mps_gpu(defaultActiveThreadPercentage=30)
 FOLDERS = ("claims", "cdi", "gpus", "mps", "locks")
 
 FAULTS = {
@@ -29,7 +30,7 @@ FAULTS = {
 CLAIMS = {
     "whole GPU": ([GPU], []),
     "partition": ([PARTITION], []),
-    "time slice": ([GPU], [sharing_node.time_slicing("Long")]),
+    "time slice": ([GPU], [sharing_claims.time_slicing("Long")]),
     "daemon": ([GPU], [LIMITED]),
 }
 EACH = [
@@ -95,7 +96,7 @@ def test_a_prepare_is_answered_with_the_path_and_a_remedy_and_leaves_nothing(
 HELD = {
     **CLAIMS,
     "two partitions": ([PARTITION, "gpu-1-mig-2g20gb-14-2"], []),
-    "daemon of a partition": ([PARTITION], [sharing_node.mps_mig()]),
+    "daemon of a partition": ([PARTITION], [sharing_claims.mps_mig()]),
 }
 
 
@@ -157,7 +158,7 @@ def test_a_claim_whose_files_are_all_damaged_is_unprepared_on_a_full_disk(
 
 
 def test_what_is_left_over_is_cleared_away_on_a_full_disk(host, new_host, users, make_disk):
-    ref, lost = users.give(PARTITION), users.give(sharing_node.OTHER_GPU, configs=[LIMITED])
+    ref, lost = users.give(PARTITION), users.give(sharing_claims.OTHER_GPU, configs=[LIMITED])
     host.prepare(ref)
     kept = host.files()
     host.prepare(lost)

@@ -1,12 +1,13 @@
 """Shares, daemons and time slices stay on the cards that they were published for."""
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver.logic import naming
 from dra_driver.sim import gpu_operations
 
-GPU, OTHER_GPU, PARTITION = sharing_node.GPU, sharing_node.OTHER_GPU, sharing_node.PARTITION
+GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_shares_of_a_partition_are_of_the_card_that_it_was_published_for(users, 
 
 
 def test_settings_go_to_the_card_of_the_claim(users, cards, swapped):
-    ref = users.give(OTHER_GPU, configs=[sharing_node.time_slicing("Long")])
+    ref = users.give(OTHER_GPU, configs=[sharing_claims.time_slicing("Long")])
     again = swapped()
     again.prepare(ref)
     slices = {card.uuid: card.time_slice for card in map(again.card, (0, 1))}
@@ -65,7 +66,7 @@ def test_settings_go_to_the_card_of_the_claim(users, cards, swapped):
 def test_a_share_of_a_card_that_was_replaced_is_refused_and_told_as_that_share(
     shared_host, new_host, users, cards
 ):
-    share = sharing_node.share(memory=10, cores=20)
+    share = sharing_claims.share(memory=10, cores=20)
     ref = users.give(share)
     shared_host.prepare(ref)
     shared_host.reboot()

@@ -1,6 +1,6 @@
 """A node whose GPUs lack what others have: what is published of them, logged, and refused."""
 
-import sharing_node
+import sharing_claims
 
 from dra_driver.sim import gpu_faults, gpu_operations, gpu_state, gpus
 
@@ -64,7 +64,7 @@ def test_a_gpu_whose_driver_has_no_time_slices_says_so_and_claims_for_them_are_r
     plugin = own_plugin().start()
     assert device(own_cluster)["attributes"]["timeSliceCapable"] == {"bool": False}
     assert device(own_cluster, "gpu-1")["attributes"]["timeSliceCapable"] == {"bool": True}
-    claim = own_cluster.claim("gpu-0", config=[sharing_node.time_slicing("Long")])
+    claim = own_cluster.claim("gpu-0", config=[sharing_claims.time_slicing("Long")])
     assert "gpu-0 of compute capability 9.0: its driver cannot set time slices" in (
         plugin.kubelet.refusal(claim)
     )
@@ -80,5 +80,5 @@ def test_a_vgpu_is_published_without_what_it_lacks_and_mps_is_refused(
     assert attributes["migCapable"] == attributes["mpsCapable"] == {"bool": False}
     [line] = plugin.wait_log("GPU is not offered in full", device="gpu-0")
     assert line["reason"].startswith("it is a vGPU")
-    claim = own_cluster.claim("gpu-0", config=[sharing_node.mps_gpu()])
+    claim = own_cluster.claim("gpu-0", config=[sharing_claims.mps_gpu()])
     assert "MPS is not possible on gpu-0: it is a vGPU" in plugin.kubelet.refusal(claim)

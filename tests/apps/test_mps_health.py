@@ -9,6 +9,7 @@ import api_cluster
 import mps_scene
 import polling
 import pytest
+import sharing_claims
 import sharing_node
 import structlog
 
@@ -17,7 +18,7 @@ from dra_driver.adapters import patience, pids
 from dra_driver.apps import device_status, fetching, mps_health, preparing
 from dra_driver.logic import reports
 
-GPU, OTHER = sharing_node.GPU, sharing_node.OTHER_GPU
+GPU, OTHER = sharing_claims.GPU, sharing_claims.OTHER_GPU
 PREPARED, DOWN = ("True", "Prepared"), ("False", "MpsDaemonDown")
 
 
@@ -106,7 +107,7 @@ def log():
 
 
 def share(device=GPU, memory=10, request="gpu"):
-    return sharing_node.share(device, memory=memory) | {"request": request}
+    return sharing_claims.share(device, memory=memory) | {"request": request}
 
 
 def kill_both(scene, ref):
@@ -148,7 +149,7 @@ def test_a_daemon_that_its_supervisor_brings_back_is_told_of_and_left_to_it(scen
 
 
 def test_a_daemon_that_does_not_answer_is_told_of_with_what_its_supervisor_says(scene):
-    ref = scene.prepare(GPU, configs=[sharing_node.mps_gpu()])
+    ref = scene.prepare(GPU, configs=[sharing_claims.mps_gpu()])
     record = scene.node.record(ref)
     domain = scene.node.domain(ref)
     problem = "it does not answer: process 41 of user 65534 has connected, and says nothing"

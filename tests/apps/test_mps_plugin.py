@@ -6,7 +6,7 @@ import mps_pods_scene
 import mps_scene
 import polling
 import pytest
-import sharing_node
+import sharing_claims
 
 from dra_driver.adapters import mps_control, mps_domain, pids
 
@@ -28,7 +28,7 @@ def as_pods(own_plugin, pods):
 
 
 def claim(cluster):
-    return cluster.claim(sharing_node.share(GPU, memory=10) | {"request": "gpu"})
+    return cluster.claim(sharing_claims.share(GPU, memory=10) | {"request": "gpu"})
 
 
 def domain(machine, ref):

@@ -12,7 +12,7 @@ import polling
 import pytest
 import reserved_port
 import scraping
-import sharing_node
+import sharing_claims
 
 from dra_driver.adapters import dra_protocol
 from dra_driver.model import prepared
@@ -20,7 +20,7 @@ from dra_driver.sim.api import options
 
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
 """Partitions of one card."""
-MPS = sharing_node.mps_mig()
+MPS = sharing_claims.mps_mig()
 AWAY = options.Fault(status=503)
 OVERTAKEN = "the claim is unprepared: nobody waits for its devices any more"
 

@@ -4,7 +4,7 @@ import shutil
 
 import mig_node
 import pytest
-import sharing_node
+import sharing_claims
 import structlog
 
 from dra_driver import errors
@@ -12,20 +12,20 @@ from dra_driver.adapters import files, patience
 from dra_driver.model import prepared
 from dra_driver.sim import gpu_faults
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {
     "whole GPU": ([GPU], []),
     "two GPUs": ([GPU, "gpu-1"], []),
     "partition": ([PARTITION], []),
-    "time slice": ([GPU], [sharing_node.time_slicing("Long")]),
-    "daemon": ([GPU], [sharing_node.mps_gpu(defaultActiveThreadPercentage=30)]),
+    "time slice": ([GPU], [sharing_claims.time_slicing("Long")]),
+    "daemon": ([GPU], [sharing_claims.mps_gpu(defaultActiveThreadPercentage=30)]),
     "daemon of two": (
         [GPU, "gpu-1"],
-        [sharing_node.mps_gpu(defaultPinnedDeviceMemoryLimit="4Gi")],
+        [sharing_claims.mps_gpu(defaultPinnedDeviceMemoryLimit="4Gi")],
     ),
     "daemon of a partition": (
         [PARTITION],
-        [sharing_node.mps_mig(defaultPinnedDeviceMemoryLimit="2Gi")],
+        [sharing_claims.mps_mig(defaultPinnedDeviceMemoryLimit="2Gi")],
     ),
 }
 GONE = "CDI spec of a claim was gone; written again"

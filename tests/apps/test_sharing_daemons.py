@@ -1,6 +1,7 @@
 """Daemons that do not start, get ready, change or end as they should."""
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
@@ -8,11 +9,11 @@ from dra_driver.adapters import mounts, mps_control
 from dra_driver.apps import preparing, sharing
 from dra_driver.sim import mps_program
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
-LIMITED = sharing_node.mps_gpu(
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LIMITED_PARTITION = sharing_node.mps_mig(defaultActiveThreadPercentage=50)
+LIMITED_PARTITION = sharing_claims.mps_mig(defaultActiveThreadPercentage=50)
 
 
 @pytest.fixture(autouse=True)

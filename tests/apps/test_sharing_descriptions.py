@@ -4,17 +4,17 @@ import re
 
 import polling
 import pytest
-import sharing_node
+import sharing_claims
 import structlog
 
 from dra_driver import errors
 from dra_driver.adapters import pids
 
-GPU, OTHER_GPU, PARTITION = sharing_node.GPU, sharing_node.OTHER_GPU, sharing_node.PARTITION
-LIMITED = sharing_node.mps_gpu(
+GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LIMITED_PARTITION = sharing_node.mps_mig(
+LIMITED_PARTITION = sharing_claims.mps_mig(
     defaultActiveThreadPercentage=50, defaultPinnedDeviceMemoryLimit="2Gi"
 )
 CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}

@@ -4,6 +4,7 @@ Persistence mode is off: a compute mode lasts until the last client of the card 
 """
 
 import pytest
+import sharing_claims
 import sharing_node
 import structlog
 
@@ -12,16 +13,16 @@ from dra_driver.adapters import patience
 from dra_driver.apps import card_upkeep
 from dra_driver.sim import gpu_clients, gpu_faults, gpu_operations
 
-GPU, OTHER_GPU = sharing_node.GPU, sharing_node.OTHER_GPU
+GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 DEFAULT, PROHIBITED, EXCLUSIVE = (
     sharing_node.DEFAULT,
     sharing_node.PROHIBITED,
     sharing_node.EXCLUSIVE,
 )
-LIMITED = sharing_node.mps_gpu(
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LONG = sharing_node.time_slicing("Long")
+LONG = sharing_claims.time_slicing("Long")
 NO_PERMISSION = 4
 
 

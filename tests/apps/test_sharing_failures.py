@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
@@ -11,13 +12,13 @@ from dra_driver.apps import preparing
 from dra_driver.model import mps, prepared
 from dra_driver.sim import gpu_faults
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 UNKNOWN, NO_PERMISSION = 999, 4
-LIMITED = sharing_node.mps_gpu(
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LIMITED_PARTITION = sharing_node.mps_mig(defaultActiveThreadPercentage=50)
-LONG = sharing_node.time_slicing("Long")
+LIMITED_PARTITION = sharing_claims.mps_mig(defaultActiveThreadPercentage=50)
+LONG = sharing_claims.time_slicing("Long")
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_a_second_card_whose_mode_cannot_be_set_gives_the_first_back(host, users
     host.set_card(0, compute_mode=sharing_node.PROHIBITED)
     faults(error=NO_PERMISSION, function="nvmlDeviceSetComputeMode", uuid=host.uuid(1))
     with pytest.raises(errors.Rejected):
-        host.prepare(users.give(GPU, sharing_node.OTHER_GPU, configs=[LIMITED]))
+        host.prepare(users.give(GPU, sharing_claims.OTHER_GPU, configs=[LIMITED]))
     assert (host.card(0).compute_mode, host.card(1).compute_mode) == (sharing_node.PROHIBITED, 0)
     assert host.files() == []
 
@@ -107,7 +108,7 @@ def test_a_second_card_whose_time_slice_cannot_be_set_gives_the_first_back(host,
     host.set_card(0, time_slice=sharing_node.SHORT)
     host.set_card(1, time_slice_supported=False)
     with pytest.raises(errors.Rejected, match="gpu-1"):
-        host.prepare(users.give(GPU, sharing_node.OTHER_GPU, configs=[LONG]))
+        host.prepare(users.give(GPU, sharing_claims.OTHER_GPU, configs=[LONG]))
     assert host.card(0).time_slice == sharing_node.SHORT
     assert host.files() == []
 

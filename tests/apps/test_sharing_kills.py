@@ -12,16 +12,17 @@ import traceback
 
 import polling
 import pytest
+import sharing_claims
 import sharing_node
 from apps import killed_plugin
 
 from dra_driver.adapters import mps_local, nvidia_smi, nvml_compute
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
-LIMITED = sharing_node.mps_gpu(
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LIMITED_PARTITION = sharing_node.mps_mig(
+LIMITED_PARTITION = sharing_claims.mps_mig(
     defaultActiveThreadPercentage=50, defaultPinnedDeviceMemoryLimit="2Gi"
 )
 CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
@@ -158,7 +159,7 @@ def back_to_short(host):
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 def test_a_claim_with_a_time_slice_survives_a_kill_before_any_step(life, users, operation):
     life.host.set_card(time_slice=sharing_node.SHORT)
-    ref = users.give(GPU, configs=[sharing_node.time_slicing("Long")])
+    ref = users.give(GPU, configs=[sharing_claims.time_slicing("Long")])
     survives(
         life,
         ref,
@@ -230,7 +231,7 @@ def test_a_second_share_that_is_killed_leaves_the_first_alone(new_host, users, o
 
 
 def test_a_killed_prepare_whose_record_is_lost_leaves_no_daemon_after_the_next_start(life, users):
-    ref = users.give(GPU, configs=[sharing_node.mps_gpu()])
+    ref = users.give(GPU, configs=[sharing_claims.mps_gpu()])
     for at in itertools.count(1):
         if not life.dies_in(lambda ref=ref: life.host.prepare(ref), at):
             break
@@ -244,5 +245,5 @@ def test_a_killed_prepare_whose_record_is_lost_leaves_no_daemon_after_the_next_s
         polling.until(life.host.runs_nothing)
         shutil.rmtree(life.host.root / "gpus")
         life.host.set_card(compute_mode=sharing_node.DEFAULT)
-        ref = users.give(GPU, configs=[sharing_node.mps_gpu()])
+        ref = users.give(GPU, configs=[sharing_claims.mps_gpu()])
         life.restart()

@@ -3,17 +3,18 @@
 import shutil
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
 from dra_driver.adapters import patience, pids
 from dra_driver.apps import orphans
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
-LIMITED = sharing_node.mps_gpu(
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LIMITED_PARTITION = sharing_node.mps_mig(defaultActiveThreadPercentage=50)
+LIMITED_PARTITION = sharing_claims.mps_mig(defaultActiveThreadPercentage=50)
 CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
 
 
@@ -112,7 +113,7 @@ def test_a_restart_of_the_driver_does_not_disturb_a_daemon(host, new_host, users
 
 
 def test_a_restart_of_the_driver_does_not_change_a_time_slice(host, new_host, users):
-    ref = users.give(GPU, configs=[sharing_node.time_slicing("Long")])
+    ref = users.give(GPU, configs=[sharing_claims.time_slicing("Long")])
     host.prepare(ref)
     assert new_host().start().card().time_slice == sharing_node.LONG
 
@@ -150,7 +151,7 @@ def test_no_daemon_is_removed_while_another_instance_is_at_work_on_a_gpu(host, u
     assert not pids.is_alive(process)
 
 
-@pytest.mark.parametrize("config", [LIMITED, sharing_node.time_slicing("Long")])
+@pytest.mark.parametrize("config", [LIMITED, sharing_claims.time_slicing("Long")])
 def test_what_a_gpu_was_set_to_for_a_claim_without_a_record_is_put_back_at_the_next_start(
     host, new_host, users, config
 ):
@@ -290,7 +291,7 @@ def test_after_a_reboot_nothing_is_left_and_the_claim_can_be_prepared_again(
 
 def test_after_a_reboot_what_the_time_slice_was_before_that_is_forgotten(host, new_host, users):
     host.set_card(time_slice=sharing_node.MEDIUM)
-    ref = users.give(GPU, configs=[sharing_node.time_slicing("Long")])
+    ref = users.give(GPU, configs=[sharing_claims.time_slicing("Long")])
     host.prepare(ref)
     host.reboot()
     again = new_host(boot="boot-2").start()
@@ -334,7 +335,7 @@ def test_what_is_set_up_for_a_rebuilt_record_is_remembered_first(
     assert again.daemons() == []
 
 
-@pytest.mark.parametrize("config", [LIMITED, sharing_node.time_slicing("Long")])
+@pytest.mark.parametrize("config", [LIMITED, sharing_claims.time_slicing("Long")])
 def test_a_damaged_record_does_not_have_the_settings_of_its_gpu_put_back(host, users, config):
     ref = users.give(GPU, configs=[config])
     host.prepare(ref)

@@ -1,21 +1,22 @@
 """MPS daemons of claims: there before the claim is prepared, gone after it is given back."""
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver.model import ledgers, prepared
 from dra_driver.sim import gpu_faults
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 DEFAULT, PROHIBITED, EXCLUSIVE = (
     sharing_node.DEFAULT,
     sharing_node.PROHIBITED,
     sharing_node.EXCLUSIVE,
 )
-LIMITED = sharing_node.mps_gpu(
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LIMITED_PARTITION = sharing_node.mps_mig(
+LIMITED_PARTITION = sharing_claims.mps_mig(
     defaultActiveThreadPercentage=50, defaultPinnedDeviceMemoryLimit="2Gi"
 )
 
@@ -58,7 +59,7 @@ def test_containers_share_the_memory_of_a_daemon_that_has_its_own(host, users, m
 
 
 def test_without_limits_there_are_no_variables_for_them(host, users):
-    ref = users.give(GPU, configs=[sharing_node.mps_gpu()])
+    ref = users.give(GPU, configs=[sharing_claims.mps_gpu()])
     host.prepare(ref)
     variables, _ = host.edits(ref)
     assert {name for name in variables if "MPS" in name} == {"CUDA_MPS_PIPE_DIRECTORY"}
@@ -66,7 +67,7 @@ def test_without_limits_there_are_no_variables_for_them(host, users):
 
 
 def test_the_memory_of_a_claim_is_divided_by_the_clients_that_it_runs(host, users):
-    config = sharing_node.mps_gpu(defaultPinnedDeviceMemoryLimit="12Gi", maxClients=3)
+    config = sharing_claims.mps_gpu(defaultPinnedDeviceMemoryLimit="12Gi", maxClients=3)
     ref = users.give(GPU, configs=[config])
     host.prepare(ref)
     assert host.gets(ref) == (100, 4)
@@ -110,7 +111,7 @@ def test_a_claim_prepared_twice_has_the_same_daemon(host, users):
 
 def test_daemons_of_two_claims_are_apart(host, users):
     one = users.give(GPU, configs=[LIMITED])
-    other = users.give(sharing_node.OTHER_GPU, configs=[sharing_node.mps_gpu()])
+    other = users.give(sharing_claims.OTHER_GPU, configs=[sharing_claims.mps_gpu()])
     host.prepare(one)
     host.prepare(other)
     assert host.daemon(one) != host.daemon(other)
@@ -124,7 +125,7 @@ def test_daemons_of_two_claims_are_apart(host, users):
 
 
 def test_each_device_of_a_config_is_seen_by_the_daemon(host, users):
-    ref = users.give(GPU, sharing_node.OTHER_GPU, configs=[LIMITED])
+    ref = users.give(GPU, sharing_claims.OTHER_GPU, configs=[LIMITED])
     host.prepare(ref)
     assert set(host.described(ref).devices) == {host.uuid(0), host.uuid(1)}
     assert {host.card(number).compute_mode for number in (0, 1)} == {EXCLUSIVE}
@@ -133,9 +134,9 @@ def test_each_device_of_a_config_is_seen_by_the_daemon(host, users):
 
 
 def test_each_device_of_a_config_leads_containers_to_the_daemon_with_all_limits(host, users):
-    ref = users.give(GPU, sharing_node.OTHER_GPU, configs=[LIMITED])
+    ref = users.give(GPU, sharing_claims.OTHER_GPU, configs=[LIMITED])
     host.prepare(ref)
-    for key in (GPU, sharing_node.OTHER_GPU):
+    for key in (GPU, sharing_claims.OTHER_GPU):
         assert host.gets(ref, key) == (30, 4)
         variables, _ = host.edits(ref, key)
         # One for CUDA would take the limit away from a program that hides a card.
@@ -144,7 +145,7 @@ def test_each_device_of_a_config_leads_containers_to_the_daemon_with_all_limits(
 
 
 def test_the_limit_of_one_device_is_not_forgotten(host, users):
-    config = sharing_node.mps_gpu(defaultPerDevicePinnedMemoryLimit={"0": "3Gi"})
+    config = sharing_claims.mps_gpu(defaultPerDevicePinnedMemoryLimit={"0": "3Gi"})
     ref = users.give(GPU, configs=[config])
     host.prepare(ref)
     assert host.gets(ref) == (100, 3)
@@ -204,7 +205,7 @@ def test_a_claim_allocated_anew_leaves_nothing_of_its_first_daemon(host, users):
     ref = users.give(GPU, configs=[LIMITED])
     host.prepare(ref)
     first = host.daemon(ref)
-    users.give_anew(ref, sharing_node.OTHER_GPU, configs=[LIMITED])
+    users.give_anew(ref, sharing_claims.OTHER_GPU, configs=[LIMITED])
     host.prepare(ref)
     assert host.daemon(ref) != first
     assert host.described(ref).device == host.uuid(1)

@@ -6,15 +6,16 @@ import api_cluster
 import plugin_process
 import polling
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver.adapters import mps_domain, pids
 from dra_driver.sim import cuda_program, gpu_state
 
-LIMITED = sharing_node.mps_gpu(
+LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
 )
-LONG = sharing_node.time_slicing("Long")
+LONG = sharing_claims.time_slicing("Long")
 CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
 
 
@@ -159,7 +160,7 @@ def test_shares_that_are_too_much_together_are_an_answer_with_numbers(
 ):
     plugin = own_plugin(shares="memory").start()
     one, other = (
-        own_cluster.claim(sharing_node.share(memory=memory, cores=20) | {"request": "gpu"})
+        own_cluster.claim(sharing_claims.share(memory=memory, cores=20) | {"request": "gpu"})
         for memory in (50, 40)
     )
     plugin.kubelet.prepare(one)
@@ -192,7 +193,7 @@ def test_who_holds_shares_to_their_limits_may_differ_from_card_to_card(
     }
     assert published == {"gpu-0": "MPS", "gpu-1": "None"}
     held, free = (
-        own_cluster.claim(sharing_node.share(device, memory=10, cores=20) | {"request": "gpu"})
+        own_cluster.claim(sharing_claims.share(device, memory=10, cores=20) | {"request": "gpu"})
         for device in ("gpu-0", "gpu-1")
     )
     plugin.kubelet.prepare(free)

@@ -1,12 +1,12 @@
 """What the CDI spec of a claim tells of its MPS daemons, where nothing else does."""
 
 import pytest
-import sharing_node
+import sharing_claims
 
 from dra_driver.logic import cdi, mps_edits
 from dra_driver.model import prepared
 
-GPU, OTHER_GPU, PARTITION = sharing_node.GPU, sharing_node.OTHER_GPU, sharing_node.PARTITION
+GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 LIMITS = {"defaultActiveThreadPercentage": 30, "defaultPinnedDeviceMemoryLimit": "4Gi"}
 
 
@@ -19,11 +19,11 @@ def recalled(node, ref):
 @pytest.mark.parametrize(
     ("devices", "config"),
     [
-        ([GPU], sharing_node.mps_gpu()),
-        ([GPU], sharing_node.mps_gpu(**LIMITS)),
-        ([GPU], sharing_node.mps_gpu(domain="Namespace", maxClients=2, **LIMITS)),
-        ([GPU, OTHER_GPU], sharing_node.mps_gpu(**LIMITS)),
-        ([PARTITION], sharing_node.mps_mig(**LIMITS)),
+        ([GPU], sharing_claims.mps_gpu()),
+        ([GPU], sharing_claims.mps_gpu(**LIMITS)),
+        ([GPU], sharing_claims.mps_gpu(domain="Namespace", maxClients=2, **LIMITS)),
+        ([GPU, OTHER_GPU], sharing_claims.mps_gpu(**LIMITS)),
+        ([PARTITION], sharing_claims.mps_mig(**LIMITS)),
     ],
     ids=["without limits", "with limits", "by namespace", "two cards", "partition"],
 )
@@ -36,14 +36,14 @@ def test_the_daemon_of_a_config_is_recalled_as_it_was_set_up(host, users, device
 
 def test_each_share_is_recalled_with_its_own_limits(shared_host, users):
     ref = users.give(
-        sharing_node.share(memory=10, cores=20), sharing_node.share(memory=5, cores=30)
+        sharing_claims.share(memory=10, cores=20), sharing_claims.share(memory=5, cores=30)
     )
     shared_host.prepare(ref)
     assert len(shared_host.record(ref).sharing.mps) == 2
     assert recalled(shared_host, ref) == shared_host.record(ref).sharing
 
 
-@pytest.mark.parametrize("configs", [[], [sharing_node.time_slicing("Long")]])
+@pytest.mark.parametrize("configs", [[], [sharing_claims.time_slicing("Long")]])
 def test_a_claim_without_a_daemon_has_none(host, users, configs):
     ref = users.give(GPU, configs=configs)
     host.prepare(ref)

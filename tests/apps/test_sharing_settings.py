@@ -1,12 +1,13 @@
 """Drivers that start again with other settings, while claims share devices."""
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
 from dra_driver.model import shares as share_model
 
-GPU = sharing_node.GPU
+GPU = sharing_claims.GPU
 CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
 
 
@@ -66,7 +67,7 @@ def test_a_daemon_whose_claim_lost_its_record_stays_when_no_share_needs_one_any_
 
 def test_shares_that_are_prepared_stay_when_devices_have_fewer_by_now(new_host, users):
     before = new_host(shares=share_model.Shares(8))
-    some = [users.give(sharing_node.share(shares=2)) for _ in range(3)]
+    some = [users.give(sharing_claims.share(shares=2)) for _ in range(3)]
     for ref in some:
         before.prepare(ref)
     again = new_host(shares=share_model.Shares(4)).start()
@@ -74,13 +75,13 @@ def test_shares_that_are_prepared_stay_when_devices_have_fewer_by_now(new_host, 
         again.prepare(ref)
         assert again.limits(ref)[0] == 25
     with pytest.raises(errors.Rejected, match="shares: 4 is what it has"):
-        again.prepare(users.give(sharing_node.share(shares=1)))
+        again.prepare(users.give(sharing_claims.share(shares=1)))
 
 
 def test_shares_that_nobody_held_to_limits_stay_so_when_mps_would_now(new_host, users):
-    several = users.give(*[sharing_node.share(device=GPU, memory=1, cores=1) for _ in range(2)])
-    turns = users.give(sharing_node.share(memory=1, cores=1), configs=[
-        sharing_node.time_slicing("Long")
+    several = users.give(*[sharing_claims.share(device=GPU, memory=1, cores=1) for _ in range(2)])
+    turns = users.give(sharing_claims.share(memory=1, cores=1), configs=[
+        sharing_claims.time_slicing("Long")
     ])  # fmt: skip
     before = new_host(shares=sharing_node.NOT_ENFORCED)
     before.prepare(several)

@@ -6,12 +6,13 @@ A number in a limit is that of a card in the client's own order: so nothing is g
 import json
 
 import pytest
+import sharing_claims
 import sharing_node
 import structlog
 
 from dra_driver.logic import cdi, mps_edits
 
-GPU, OTHER_GPU = sharing_node.GPU, sharing_node.OTHER_GPU
+GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 CARDS = [f"gpu-{number}" for number in range(4)]
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
@@ -34,7 +35,7 @@ def host(new_host):
 def by_card(host, *gib):
     """A config with a limit for each of the first cards; None is none."""
     limits = {host.uuid(n): f"{one}Gi" for n, one in enumerate(gib) if one is not None}
-    return sharing_node.mps_gpu(defaultPerDevicePinnedMemoryLimit=limits)
+    return sharing_claims.mps_gpu(defaultPerDevicePinnedMemoryLimit=limits)
 
 
 def seen_as(host, *numbers):
@@ -43,7 +44,7 @@ def seen_as(host, *numbers):
 
 
 def test_a_daemon_has_its_cards_in_pci_order(host, users):
-    ref = users.give(*reversed(CARDS), configs=[sharing_node.mps_gpu()])
+    ref = users.give(*reversed(CARDS), configs=[sharing_claims.mps_gpu()])
     host.prepare(ref)
     assert host.described(ref).devices == tuple(host.uuid(number) for number in range(4))
 
@@ -78,7 +79,7 @@ def test_where_limits_differ_a_program_that_hides_a_card_has_none_and_that_is_to
 def test_where_limits_are_alike_they_hold_for_a_program_that_hides_a_card_too(
     host, users, log, limits
 ):
-    ref = users.give(GPU, OTHER_GPU, configs=[sharing_node.mps_gpu(**limits)])
+    ref = users.give(GPU, OTHER_GPU, configs=[sharing_claims.mps_gpu(**limits)])
     host.prepare(ref)
     for order in ({}, seen_as(host, 1, 0), seen_as(host, 0), seen_as(host, 1)):
         assert set(host.gets_each(ref, GPU, **order)) == {4}
@@ -112,7 +113,7 @@ def test_with_a_card_that_has_no_limit_none_of_them_has_a_hard_one(host, users):
 
 
 def test_one_limit_for_all_cards_is_the_same_for_each_and_hard(host, users):
-    config = sharing_node.mps_gpu(defaultPinnedDeviceMemoryLimit="4Gi", maxClients=2)
+    config = sharing_claims.mps_gpu(defaultPinnedDeviceMemoryLimit="4Gi", maxClients=2)
     ref = users.give(GPU, OTHER_GPU, configs=[config])
     host.prepare(ref)
     assert host.limits(ref) == (None, 2)

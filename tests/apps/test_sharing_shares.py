@@ -5,12 +5,13 @@ import re
 
 import plugin_process
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
 from dra_driver.model import shares as share_model
 
-GPU, OTHER_GPU, PARTITION = sharing_node.GPU, sharing_node.OTHER_GPU, sharing_node.PARTITION
+GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 
 
 def test_a_share_is_held_to_what_it_took(shared_host, users):
@@ -48,7 +49,7 @@ def test_each_namespace_has_its_own_daemon(shared_host, users):
 
 
 def test_who_only_watches_takes_nothing_from_the_shares(shared_host, users):
-    watcher = users.give(sharing_node.share(memory=79, cores=100) | {"adminAccess": True})
+    watcher = users.give(sharing_claims.share(memory=79, cores=100) | {"adminAccess": True})
     ref = users.share(memory=10, cores=20)
     shared_host.prepare(watcher)
     shared_host.prepare(ref)
@@ -122,7 +123,10 @@ def test_a_prepare_again_gives_a_share_the_cap_of_all(shared_host, users):
 
 
 def test_two_shares_of_one_device_in_one_claim_have_keys_of_their_own(shared_host, users):
-    first, second = sharing_node.share(memory=10, cores=20), sharing_node.share(memory=5, cores=30)
+    first, second = (
+        sharing_claims.share(memory=10, cores=20),
+        sharing_claims.share(memory=5, cores=30),
+    )
     ref = users.give(first, second)
     entries = shared_host.prepare(ref)
     assert [entry.share_id for entry in entries] == [first["shareID"], second["shareID"]]
@@ -234,10 +238,10 @@ def test_a_device_in_shares_is_not_handed_out_whole(shared_host, users):
 
 
 def test_a_share_whose_config_limits_it_further_keeps_to_both(shared_host, users):
-    config = sharing_node.mps_gpu(
+    config = sharing_claims.mps_gpu(
         defaultActiveThreadPercentage=90, defaultPinnedDeviceMemoryLimit="6Gi"
     )
-    ref = users.give(sharing_node.share(memory=10, cores=20), configs=[config])
+    ref = users.give(sharing_claims.share(memory=10, cores=20), configs=[config])
     shared_host.prepare(ref)
     assert shared_host.gets(ref, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="100") == (20, 6)
     assert shared_host.card().compute_mode == sharing_node.DEFAULT
@@ -247,8 +251,8 @@ def test_a_share_whose_config_limits_it_further_keeps_to_both(shared_host, users
 
 def test_shares_of_two_cards_for_one_container_are_refused(shared_host, users):
     ref = users.give(
-        sharing_node.share(GPU, memory=5, cores=5) | {"request": "r0"},
-        sharing_node.share(OTHER_GPU, memory=5, cores=5) | {"request": "r0"},
+        sharing_claims.share(GPU, memory=5, cores=5) | {"request": "r0"},
+        sharing_claims.share(OTHER_GPU, memory=5, cores=5) | {"request": "r0"},
     )
     with pytest.raises(errors.Rejected):
         shared_host.prepare(ref)
@@ -320,11 +324,11 @@ def test_claims_that_come_and_go_at_once_are_each_held_to_their_share(shared_hos
 
 
 def test_a_limit_per_device_of_one_claim_does_not_lower_the_cap_of_the_others(shared_host, users):
-    config = sharing_node.mps_gpu(
+    config = sharing_claims.mps_gpu(
         defaultPerDevicePinnedMemoryLimit={"0": "2Gi"}, domain="Namespace"
     )
     plain = users.share(memory=30, cores=40)
-    lowered = users.give(sharing_node.share(memory=10, cores=20), configs=[config])
+    lowered = users.give(sharing_claims.share(memory=10, cores=20), configs=[config])
     shared_host.prepare(plain)
     shared_host.prepare(lowered)
     assert shared_host.gets(lowered) == (20, 2)

@@ -1,12 +1,13 @@
 """Time slices of claims: set when the first is prepared, put back after the last is gone."""
 
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver import errors
 from dra_driver.sim import gpu_faults
 
-GPU, OTHER_GPU = sharing_node.GPU, sharing_node.OTHER_GPU
+GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 SHORT, MEDIUM, LONG = sharing_node.SHORT, sharing_node.MEDIUM, sharing_node.LONG
 
 
@@ -17,7 +18,9 @@ def divided(new_host):
 
 
 def wanting(users, interval, *devices, **fields):
-    return users.give(*(devices or (GPU,)), configs=[sharing_node.time_slicing(interval)], **fields)
+    return users.give(
+        *(devices or (GPU,)), configs=[sharing_claims.time_slicing(interval)], **fields
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,9 @@ def test_a_claim_without_a_config_changes_nothing(host, users):
 
 def test_claims_on_one_card_with_the_same_interval_share_the_setting(divided, users):
     divided.set_card(time_slice=SHORT)
-    one, other = (wanting(users, "Long", sharing_node.share(memory=8, cores=10)) for _ in range(2))
+    one, other = (
+        wanting(users, "Long", sharing_claims.share(memory=8, cores=10)) for _ in range(2)
+    )
     divided.prepare(one)
     divided.prepare(other)
     divided.unprepare(one)
@@ -77,8 +82,8 @@ def test_claims_on_one_card_with_the_same_interval_share_the_setting(divided, us
 
 
 def test_another_interval_on_the_same_card_is_refused_with_the_claim_that_set_it(divided, users):
-    one = wanting(users, "Long", sharing_node.share(memory=8, cores=10), namespace="team-a")
-    other = wanting(users, "Short", sharing_node.share(memory=8, cores=10))
+    one = wanting(users, "Long", sharing_claims.share(memory=8, cores=10), namespace="team-a")
+    other = wanting(users, "Short", sharing_claims.share(memory=8, cores=10))
     divided.prepare(one)
     with pytest.raises(errors.Rejected) as caught:
         divided.prepare(other)
@@ -92,8 +97,8 @@ def test_another_interval_on_the_same_card_is_refused_with_the_claim_that_set_it
 
 
 def test_another_interval_on_another_card_is_fine(divided, users):
-    one = wanting(users, "Long", sharing_node.share(GPU, memory=8, cores=10))
-    other = wanting(users, "Short", sharing_node.share(OTHER_GPU, memory=8, cores=10))
+    one = wanting(users, "Long", sharing_claims.share(GPU, memory=8, cores=10))
+    other = wanting(users, "Short", sharing_claims.share(OTHER_GPU, memory=8, cores=10))
     divided.prepare(one)
     divided.prepare(other)
     assert (divided.card(0).time_slice, divided.card(1).time_slice) == (LONG, SHORT)
@@ -101,18 +106,18 @@ def test_another_interval_on_another_card_is_fine(divided, users):
 
 def test_two_intervals_for_one_card_in_one_claim_are_refused(divided, users):
     configs = [
-        sharing_node.time_slicing("Long", "r0"),
-        sharing_node.time_slicing("Short", "r1"),
+        sharing_claims.time_slicing("Long", "r0"),
+        sharing_claims.time_slicing("Short", "r1"),
     ]
-    shares = [sharing_node.share(memory=8, cores=10) for _ in range(2)]
+    shares = [sharing_claims.share(memory=8, cores=10) for _ in range(2)]
     with pytest.raises(errors.Rejected, match="time slice"):
         divided.prepare(users.give(*shares, configs=configs))
     assert divided.is_clean()
 
 
 def test_a_claim_whose_pod_is_gone_is_waited_for_before_another_interval_is_set(divided, users):
-    one = wanting(users, "Long", sharing_node.share(memory=8, cores=10))
-    other = wanting(users, "Short", sharing_node.share(memory=8, cores=10))
+    one = wanting(users, "Long", sharing_claims.share(memory=8, cores=10))
+    other = wanting(users, "Short", sharing_claims.share(memory=8, cores=10))
     divided.prepare(one)
     users.delete(one)
     with pytest.raises(errors.Retryable):
@@ -129,7 +134,7 @@ def test_a_card_without_support_is_refused_with_the_way_out(host, users):
 
 
 def test_a_partition_has_none(host, users):
-    ref = users.give(sharing_node.PARTITION, configs=[sharing_node.time_slicing("Long", "r0")])
+    ref = users.give(sharing_claims.PARTITION, configs=[sharing_claims.time_slicing("Long", "r0")])
     with pytest.raises(errors.Rejected, match="MigDeviceConfig"):
         host.prepare(ref)
     assert host.is_clean()
@@ -144,7 +149,7 @@ def test_a_gpu_that_falls_off_the_bus_does_not_hold_up_the_unprepare(host, users
 
 
 def test_a_share_held_to_by_mps_has_no_time_slice(shared_host, users):
-    ref = wanting(users, "Long", sharing_node.share(memory=8, cores=10))
+    ref = wanting(users, "Long", sharing_claims.share(memory=8, cores=10))
     with pytest.raises(errors.Rejected, match="Remove `sharing`"):
         shared_host.prepare(ref)
     assert shared_host.is_clean()

@@ -7,7 +7,7 @@ import polling
 import pytest
 import reserved_port
 import scraping
-import sharing_node
+import sharing_claims
 
 from dra_driver.sim import gpu_errors, gpu_faults
 from dra_driver.sim.api import options
@@ -74,7 +74,7 @@ def test_a_daemon_is_ready_while_a_claim_needs_it_and_down_when_it_does_not_run(
     started, gauges, own_machine, own_cluster
 ):
     plugin = started(shares="memory")
-    ref = own_cluster.claim(sharing_node.share("gpu-0", memory=10) | {"request": "gpu"})
+    ref = own_cluster.claim(sharing_claims.share("gpu-0", memory=10) | {"request": "gpu"})
     plugin.kubelet.prepare(ref)
     polling.until(lambda: daemons(gauges()) == [1, 0])
     assert gauges()["dra_driver_prepared_claims"] == 1

@@ -5,6 +5,7 @@ A card in parts, a whole one with MPS, one in shares and a plain one are in use 
 
 import api_cluster
 import pytest
+import sharing_claims
 import sharing_node
 
 from dra_driver.adapters import kube, mps_domain
@@ -42,8 +43,8 @@ class Node:
         ).start()
         self.refs = [
             cluster.claim(PARTITION),
-            cluster.claim(WHOLE, config=[sharing_node.mps_gpu()]),
-            cluster.claim(sharing_node.share(SHARED, memory=1)),
+            cluster.claim(WHOLE, config=[sharing_claims.mps_gpu()]),
+            cluster.claim(sharing_claims.share(SHARED, memory=1)),
             cluster.claim(PLAIN),
         ]
         self.prepare()

@@ -2,19 +2,20 @@
 
 import mig_node
 import pytest
+import sharing_claims
 import sharing_node
 import structlog
 
 from dra_driver import errors
 from dra_driver.adapters import pids
 
-GPU, PARTITION = sharing_node.GPU, sharing_node.PARTITION
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {
     "whole GPU": ([GPU], []),
     "partition": ([PARTITION], []),
     "two partitions": ([PARTITION, "gpu-1-mig-2g20gb-14-2"], []),
-    "daemon": ([GPU], [sharing_node.mps_gpu(defaultActiveThreadPercentage=30)]),
-    "daemon of a partition": ([PARTITION], [sharing_node.mps_mig()]),
+    "daemon": ([GPU], [sharing_claims.mps_gpu(defaultActiveThreadPercentage=30)]),
+    "daemon of a partition": ([PARTITION], [sharing_claims.mps_mig()]),
 }
 
 
@@ -58,7 +59,7 @@ def test_what_a_damaged_record_told_of_is_undone_as_well(host, users, log, claim
 
 
 def test_a_time_slice_that_only_a_damaged_record_told_of_is_put_back_by_the_next_look(host, users):
-    ref = users.give(GPU, configs=[sharing_node.time_slicing("Long")])
+    ref = users.give(GPU, configs=[sharing_claims.time_slicing("Long")])
     host.prepare(ref)
     damage(host, ref)
     users.delete(ref)
@@ -173,7 +174,7 @@ def test_what_shares_had_goes_once_the_record_that_could_not_be_read_is_given_up
 
 def test_a_share_of_a_partition_is_kept_for_a_claim_whose_record_cannot_be_read(new_host, users):
     host = new_host(shares=sharing_node.NOT_ENFORCED)
-    kept, gone = (users.give(sharing_node.share(PARTITION, memory=1)) for _ in range(2))
+    kept, gone = (users.give(sharing_claims.share(PARTITION, memory=1)) for _ in range(2))
     for ref in (kept, gone):
         host.prepare(ref)
     before = host.mig_uuids()

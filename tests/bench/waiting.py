@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import api_cluster
 import plugin_process
-import sharing_node
+import sharing_claims
 
 from dra_driver.adapters import mps_control, mps_domain, pids, terminal
 
@@ -149,7 +149,7 @@ def _timed(action, ref):
 
 
 def _share():
-    return sharing_node.share(CARD, memory=1, cores=1) | {"request": "gpu"}
+    return sharing_claims.share(CARD, memory=1, cores=1) | {"request": "gpu"}
 
 
 def _daemons(machine):

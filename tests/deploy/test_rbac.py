@@ -6,7 +6,7 @@ import plugin_process
 import pod_kubelet
 import pytest
 import rbac_rules
-import sharing_node
+import sharing_claims
 import yaml
 
 from dra_driver import settings
@@ -49,7 +49,7 @@ def calls():
 
 def _live(plugin, machine, cluster):
     plugin.start()
-    share = sharing_node.share("gpu-0", memory=10) | {"request": "gpu"}
+    share = sharing_claims.share("gpu-0", memory=10) | {"request": "gpu"}
     ref = cluster.claim(share)
     plugin.kubelet.prepare(ref)
     api_cluster.wait_for(
