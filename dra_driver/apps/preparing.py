@@ -212,13 +212,22 @@ class Preparer:
         try:
             while turn.is_last:
                 try:
-                    self._attempts.undo(ref, waiting, only=_is_begun)
+                    self._attempts.undo(ref, waiting, only=self._is_to_undo)
                 except waits.Wait as wait:
                     self._await(wait, waiting)
                 else:
                     return
         except errors.DriverError as error:
             self._log.error("not all could be undone; the next call tries it", reason=str(error))
+
+    def _is_to_undo(self, record: prepared.Record | None) -> bool:
+        """Whether a prepare has begun and was not completed, or its undo has begun.
+
+        No container can use the devices then.
+        """
+        return record is not None and (
+            record.phase is prepared.Phase.STARTED or record.uid in self._attempts.leaving()
+        )
 
     def _found(
         self, ref: claims.ClaimRef, waiting: patience.Patience
@@ -249,8 +258,3 @@ def _last(before: errors.Retryable | None, error: errors.Retryable) -> errors.Re
     if before is None or str(before) == str(error):
         return error
     return errors.Retryable(f"{before}; tried again: {error}")
-
-
-def _is_begun(record: prepared.Record | None) -> bool:
-    """Whether a prepare has begun and was not completed: no container can use the devices."""
-    return record is not None and record.phase is prepared.Phase.STARTED
