@@ -79,7 +79,7 @@ def test_a_silent_client_is_told_of_with_who_it_is_and_the_daemon_is_not_ready_m
         assert supervisor.domain.ready() is None
         assert place.launcher().state(daemon) is mps_local.State.RUNNING
         assert expected in mps_local.why(daemon)
-        # So neither a restart of the daemon nor a queue of silent ones costs who comes now its limits.
+        # So neither a restart nor a queue of silent ones costs who comes now its limits.
         assert mps_scene.has_clients_wait(daemon)
     supervisor.wait_log("MPS daemon answers again")
     assert mps_scene.process(daemon) == process
