@@ -181,12 +181,10 @@ class Node(mig_node.Node):
 
     def look_after(self):
         """What the driver does every few seconds once it runs, until all daemons are ready."""
-        mps_health.Health(
+        health = mps_health.Health(
             self.store.records, self.held, self.launcher, self.mps, on_change=lambda *_: None
-        ).look()
-        for record in self.store.records.contents().records.values():
-            for number in range(len(record.sharing.mps)):
-                self.launcher.wait_ready(self.described(record.ref, number), patience.Patience(60))
+        )
+        polling.until(health.look, what="daemons that are ready")
         return self
 
     def reboot(self):

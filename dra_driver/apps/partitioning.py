@@ -159,8 +159,9 @@ class Partitioner:
         """
         gpu = offer.gpu
         ledger = self._books.get(gpu.uuid)
+        is_ours = ledger.made or ledger.mode_switched
         # Where the mode changes at run time, somebody may have changed it since the last look.
-        if ledger.is_blank and not gpu.mig_enabled and not catalog.switches_at_run_time(gpu):
+        if not (is_ours or gpu.mig_enabled or catalog.switches_at_run_time(gpu)):
             return
         state = self._state(gpu.uuid)
         if not state.enabled:

@@ -20,7 +20,7 @@ def installed(tmp_path):
     libraries.mkdir(parents=True)
     content = elf_objects.shared_object("libcuda.so.1")
     (libraries / f"libcuda.so.{VERSION}").write_bytes(content)
-    return driver_root.DriverRoot(driver_root.Root("/", tmp_path))
+    return driver_root.DriverRoot(driver_root.Layout(driver_root.Root("/", tmp_path)))
 
 
 @pytest.mark.parametrize(

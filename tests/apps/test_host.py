@@ -3,6 +3,7 @@
 import pytest
 
 from dra_driver import errors, settings
+from dra_driver.adapters import patience
 from dra_driver.apps import host
 from dra_driver.model import mps
 
@@ -53,8 +54,9 @@ def test_what_runs_mps_daemons_has_the_directories_of_the_settings(own_machine):
     )
     # There is no driver: the supervisor says where it looked.
     try:
+        launcher.start(daemon)
         with pytest.raises(errors.Retryable) as caught:
-            launcher.start(daemon)
+            launcher.wait_ready(daemon, patience.Patience(60))
     finally:
         launcher.stop(daemon, 10)
 

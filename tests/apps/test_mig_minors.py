@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.adapters import capabilities, driver_root
 from dra_driver.apps import injection
-from dra_driver.model import driver
+from dra_driver.model import devices, driver
 from dra_driver.sim import gpu_faults, gpu_state
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
@@ -94,7 +94,9 @@ def test_device_nodes_are_those_of_the_card_as_it_is_numbered_now(node, api, tmp
     [partition] = node.record(ref).partitions
     offer = node.gpus.snapshot.offered[FIRST]
     assert offer.gpu.minor == 0
-    found = host.injection({FIRST: node.partitioner.grant(offer, partition)})
+    numbered = node.partitioner.numbered(offer.gpu)
+    grant = devices.Grant(numbered, partition.instance, partition.profile)
+    found = host.injection({FIRST: grant})
     assert [each.path for each in found.devices[FIRST].device_nodes] == [
         "/dev/nvidia1",
         "/dev/nvidia-caps/nvidia-cap3",

@@ -154,7 +154,8 @@ def test_what_is_offered_is_looked_at_anew_only_if_a_prepare_has_changed_somethi
     node, api, monkeypatch, device
 ):
     told = []
-    monkeypatch.setattr(node.preparer, "_on_change", lambda: told.append(1))
+    for part in (node.preparer, node.preparer._attempts):
+        monkeypatch.setattr(part, "_on_change", lambda: told.append(1))
     ref = api.make(device)
     for expected in (1, 1):
         node.prepare(ref)

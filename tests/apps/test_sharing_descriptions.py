@@ -104,7 +104,7 @@ def test_a_share_that_comes_leaves_the_clients_of_others_their_daemon(shared_hos
 def test_a_daemon_that_no_claim_has_been_at_work_with_is_made_anew(host, users, failing_call):
     ref = users.give(GPU, configs=[LIMITED])
     failing_call(host.launcher, "wait_ready", errors.Rejected("no"), 0)
-    failing_call(host.launcher, "stop", errors.Rejected("nor this"), 0)
+    failing_call(host.launcher, "retire", errors.Rejected("nor this"), 0)
     with pytest.raises(errors.Rejected, match="no"):
         host.prepare(ref)
     damage(host.domain(ref).description)
@@ -133,15 +133,15 @@ def test_a_daemon_that_is_being_ended_is_not_described_again(host, users, failin
     host.prepare(ref)
     domain = host.domain(ref)
 
-    def stop(*_):
+    def retire(*_):
         domain.retire()
         raise errors.Rejected("no")
 
-    original, host.launcher.stop = host.launcher.stop, stop
+    original, host.launcher.retire = host.launcher.retire, retire
     with pytest.raises(errors.Rejected, match="no"):
         host.unprepare(ref)
     host.describer.look()
     assert domain.read() is None
-    host.launcher.stop = original
+    host.launcher.retire = original
     host.unprepare(ref)
     assert host.is_clean()

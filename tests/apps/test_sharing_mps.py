@@ -236,3 +236,15 @@ def note(monkeypatch, order, target, *names):
             return original(*arguments)
 
         monkeypatch.setattr(target, name, call, raising=False)
+
+
+@pytest.mark.parametrize("gpus", ["t4:2", "a100-40gb-sxm4:2"])
+def test_cards_that_cannot_be_cut_at_run_time_have_daemons_too(new_host, users, gpus):
+    """Their compute mode is remembered before the daemon is waited for, and MIG is no matter."""
+    host = new_host(gpus)
+    ref = users.give(GPU, configs=[LIMITED])
+    host.prepare(ref)
+    assert host.gets(ref) == (30, 4)
+    assert host.mode() == EXCLUSIVE
+    host.unprepare(ref)
+    assert host.is_clean()
