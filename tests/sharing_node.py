@@ -26,7 +26,6 @@ from dra_driver.adapters import (
     nvidia_smi,
     nvml_compute,
     nvml_mig,
-    patience,
     pids,
     processes,
     records,
