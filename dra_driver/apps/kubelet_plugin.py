@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 20.0
 """How long calls in progress may go on after a stop was asked for."""
+SWITCH_SECONDS = 0.0005
+"""For how long a thread may compute while others wait for the interpreter; Python has 0.005."""
 LONG = 3600.0
 """Seconds of one wait for the end, which comes when it comes."""
 
@@ -63,6 +66,8 @@ class KubeletPlugin:
         Raises:
             errors.Fatal: it cannot work as it is configured.
         """
+        # Other threads compute too, and a call gives the interpreter up at each file that it syncs.
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._start(stop)
             while not stop.wait(LONG):

@@ -136,9 +136,20 @@ class _Groups:
         self._state = state
         self._policy = policy
         self._positions = {device.name: at for at, device in enumerate(state.published)}
-        self._gpus = [(card.name, card.gpu.profiles) for card in cards if card.gpu.profiles]
         self._taken = taken(state.held, cards)
         self._kept = self._kept_devices()
+        # An order of what nobody is offered is not worked out.
+        cut = {devices.card_of(name) for name in self._kept}
+        cut |= {
+            card.name
+            for card in cards
+            if any(offered.spot is not None for offered in card.offers.values())
+        }
+        self._gpus = [
+            (card.name, card.gpu.profiles)
+            for card in cards
+            if card.gpu.profiles and card.name in cut
+        ]
 
     def contents(self) -> tuple[publishing.Content, ...]:
         """Slices by profile, smallest first; then whole GPUs."""

@@ -38,22 +38,20 @@ def attach(directory: pathlib.Path, uuids: Iterable[str]) -> Opened:
     The first client of a card finds what the driver forgot when the last one was killed.
     """
     folder = directory / FOLDER
-    descriptors: dict[str, int] = {}
-    for uuid in uuids:
-        folder.mkdir(exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = descriptors[uuid] = os.open(folder / uuid, flags, 0o600)
-        if _is_alone(descriptor):
-            _forget(directory, uuid)
+    folder.mkdir(exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptors = {uuid: os.open(folder / uuid, flags, 0o600) for uuid in uuids}
+    opened = Opened(directory, descriptors)
+    _forget(opened)
+    for descriptor in descriptors.values():
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return Opened(directory, descriptors)
+    return opened
 
 
 def detach(opened: Opened) -> None:
     """Be a client no more."""
-    for uuid, descriptor in opened.descriptors.items():
-        if _is_alone(descriptor):
-            _forget(opened.directory, uuid)
+    _forget(opened)
+    for descriptor in opened.descriptors.values():
         os.close(descriptor)
 
 
@@ -77,22 +75,25 @@ def _is_alone(descriptor: int) -> bool:
     return True
 
 
-def _forget(directory: pathlib.Path, uuid: str) -> None:
-    if not any(_forgets(gpu, uuid) for gpu in _read(directory)["gpus"]):
+def _forget(opened: Opened) -> None:
+    """Have forgotten what no other client keeps; nobody opens those cards until they are let go."""
+    directory = opened.directory
+    alone = {uuid for uuid, descriptor in opened.descriptors.items() if _is_alone(descriptor)}
+    if not any(_forgets(gpu, alone) for gpu in (_read(directory)["gpus"] if alone else ())):
         return
     with _locked(directory):
         state = _read(directory)
         for gpu in state["gpus"]:
-            if _forgets(gpu, uuid):
+            if _forgets(gpu, alone):
                 gpu["compute_mode"] = _DEFAULT
         aside = directory / f".{STATE}.{os.getpid()}"
         aside.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         aside.rename(directory / STATE)
 
 
-def _forgets(gpu: dict[str, Any], uuid: str) -> bool:
+def _forgets(gpu: dict[str, Any], alone: set[str]) -> bool:
     return (
-        gpu["uuid"] == uuid
+        gpu["uuid"] in alone
         and not gpu["persistence_mode"]
         and not gpu["processes"]
         and gpu["compute_mode"] != _DEFAULT
