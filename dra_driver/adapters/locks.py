@@ -5,7 +5,6 @@ record locks on single bytes, so that no file is left behind for each name. The 
 dead process's locks.
 """
 
-import collections
 import contextlib
 import dataclasses
 import fcntl
@@ -31,7 +30,7 @@ class Busy(errors.Retryable):
 class Locks:
     """Named locks over one file, had in the order in which they were asked for.
 
-    Names are taken in sorted order, so holders cannot deadlock.
+    Those that are urgent come first. Names are taken in sorted order, so holders cannot deadlock.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -40,7 +39,7 @@ class Locks:
         with files.explaining("opened", path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._guard = threading.Lock()
-        self._queues: dict[str, collections.deque[threading.Event]] = {}
+        self._queues: dict[str, list[_Turn]] = {}
 
     def close(self) -> None:
         """Give the file up; no lock may be held."""
@@ -53,10 +52,12 @@ class Locks:
         waiting: patience.Patience,
         *,
         most: int = MOST_WAITERS,
+        is_urgent: bool = False,
     ) -> Iterator[None]:
         """Hold all the names for the length of the block; `most` may wait for one before.
 
-        A mapping tells what messages call each, where people know it otherwise.
+        Who `is_urgent` comes before all who are not, and may wait however many do. A mapping tells
+        what messages call each, where people know it otherwise.
 
         Raises:
             Busy: one of them stayed taken for as long as there was patience, or too many others
@@ -66,7 +67,7 @@ class Locks:
         called = names if isinstance(names, Mapping) else {}
         with contextlib.ExitStack() as stack:
             for name in sorted(set(names)):
-                wanted = _Wanted(name, called.get(name, name), most)
+                wanted = _Wanted(name, called.get(name, name), most, is_urgent)
                 stack.enter_context(self._one(wanted, waiting))
             yield
 
@@ -96,38 +97,41 @@ class Locks:
         finally:
             self._leave(wanted.name, turn)
 
-    def _enter(self, wanted: "_Wanted") -> threading.Event:
+    def _enter(self, wanted: "_Wanted") -> "_Turn":
         """Queue up; who is first has the lock, as far as this process is concerned."""
-        turn = threading.Event()
+        turn = _Turn(wanted.is_urgent)
         with self._guard:
-            queue = self._queues.setdefault(wanted.name, collections.deque())
-            if len(queue) > wanted.most:
+            queue = self._queues.setdefault(wanted.name, [])
+            if len(queue) > wanted.most and not wanted.is_urgent:
                 raise Busy(
                     f"{wanted.called} is in use, and {wanted.most} calls wait for it already; it "
                     "is tried again with the next call"
                 )
-            queue.append(turn)
+            # Never before the first, who has the lock.
+            place = next(
+                (at for at in range(1, len(queue)) if turn.is_urgent and not queue[at].is_urgent),
+                len(queue),
+            )
+            queue.insert(place, turn)
             if queue[0] is turn:
-                turn.set()
+                turn.come.set()
         return turn
 
-    def _leave(self, name: str, turn: threading.Event) -> None:
+    def _leave(self, name: str, turn: "_Turn") -> None:
         with self._guard:
             queue = self._queues[name]
             queue.remove(turn)
             if queue:
-                queue[0].set()
+                queue[0].come.set()
             else:
                 del self._queues[name]
 
-    def _await_turn(
-        self, wanted: "_Wanted", turn: threading.Event, waiting: patience.Patience
-    ) -> None:
-        if turn.is_set():
+    def _await_turn(self, wanted: "_Wanted", turn: "_Turn", waiting: patience.Patience) -> None:
+        if turn.come.is_set():
             return
         # One event for both: that it is this one's turn, and that nobody waits any more.
-        with waiting.waking(turn.set):
-            turn.wait(waiting.left)
+        with waiting.waking(turn.come.set):
+            turn.come.wait(waiting.left)
         with self._guard:
             has_turn = self._queues[wanted.name][0] is turn
         if not has_turn:
@@ -149,6 +153,14 @@ class Locks:
                 return
 
 
+@dataclasses.dataclass(eq=False, slots=True)
+class _Turn:
+    """A place in a queue."""
+
+    is_urgent: bool
+    come: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Wanted:
     """A lock, what messages call it, and how many may wait for it."""
@@ -156,6 +168,7 @@ class _Wanted:
     name: str
     called: str
     most: int
+    is_urgent: bool
 
     def taken(self, holder: str) -> Busy:
         return Busy(f"{self.called} is in use by {holder}; it is tried again with the next call")

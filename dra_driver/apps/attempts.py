@@ -21,9 +21,6 @@ from dra_driver.model import claims, devices, prepared, shares
 Others = Sequence[prepared.Record]
 """The records of all other claims."""
 
-MOST_UNPREPARES = 64
-"""Calls that may be before an unprepare at a lock: more than prepares let be there."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Store:
@@ -143,12 +140,12 @@ class Attempts:
             waits.Wait: something outside has to end first; what could be undone is.
             errors.Retryable: it did not work.
         """
-        with self._claim(ref, waiting, most=MOST_UNPREPARES):
+        with self._claim(ref, waiting, is_urgent=True):
             record = self._rebuilder.recorded(ref.uid, find)
             if not only(record):
                 return frozenset()
             cards = _cards(record)
-            with self._store.locks.hold(cards, waiting, most=MOST_UNPREPARES):
+            with self._store.locks.hold(cards, waiting, is_urgent=True):
                 self._undoer.undo(ref.uid, record)
         return cards
 
@@ -168,10 +165,11 @@ class Attempts:
 
     @contextlib.contextmanager
     def _claim(
-        self, ref: claims.ClaimRef, waiting: patience.Patience, most: int = locks.MOST_WAITERS
+        self, ref: claims.ClaimRef, waiting: patience.Patience, *, is_urgent: bool = False
     ) -> Iterator[None]:
         """The claim, for somebody who is still waiting once its lock is held."""
-        with self._store.locks.hold({f"claim {ref.uid}": f"claim {ref}"}, waiting, most=most):
+        names = {f"claim {ref.uid}": f"claim {ref}"}
+        with self._store.locks.hold(names, waiting, is_urgent=is_urgent):
             waiting.check()
             yield
 

@@ -32,7 +32,7 @@ from dra_driver.apps import mps_guarding
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
-_POLL_SECONDS = 0.01
+_POLL_SECONDS, _LAST_POLL_SECONDS = 0.01, 0.1
 """A question costs the daemon 2 ms; it answers 13 to 40 ms after its start."""
 _START_SECONDS = 15.0
 _QUIT_SECONDS = 2
@@ -181,7 +181,8 @@ class Supervisor:
             self._child = self._control.start(self._daemon.device, output)
         self._log.follow()
         self._guard.follow(self._child.pid, self._control_dir / _SOCKET)
-        deadline = time.monotonic() + _START_SECONDS
+        since = time.monotonic()
+        deadline = since + _START_SECONDS
         while not self._control.answers(max(_POLL_SECONDS, deadline - time.monotonic())):
             if self._child.poll() is not None:
                 raise errors.Retryable(self._last_words())
@@ -189,7 +190,8 @@ class Supervisor:
                 raise errors.Retryable(
                     f"no answer within {_START_SECONDS} s of its start; {self._log.last_words()}"
                 )
-            self._pause(_POLL_SECONDS)
+            waited = time.monotonic() - since
+            self._pause(min(max(waited / 10, _POLL_SECONDS), _LAST_POLL_SECONDS))
         self._control.set_defaults(self._daemon.limits)
         self._say_ready()
         _log.info(

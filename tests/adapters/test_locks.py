@@ -287,3 +287,21 @@ def test_a_lock_for_which_enough_calls_wait_is_refused_at_once_to_one_more(mine)
         for call in calls:
             call.result(60)
     assert order == [0, 1]
+
+
+def test_who_is_urgent_comes_before_all_who_are_not_however_many_wait(mine):
+    order = []
+
+    def wait(number, **how):
+        with mine.hold(["gpu-0"], patience.Patience(60), **how):
+            order.append(number)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        with mine.hold(["gpu-0"], patience.Patience(1)):
+            calls = []
+            for number, is_urgent in enumerate([False, False, True, True]):
+                calls.append(pool.submit(wait, number, most=2, is_urgent=is_urgent))
+                polling.until(lambda number=number: mine.waiting("gpu-0") == number + 1)
+        for call in calls:
+            call.result(60)
+    assert order == [2, 3, 0, 1]
