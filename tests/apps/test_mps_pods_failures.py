@@ -132,12 +132,14 @@ def test_on_a_full_node_that_is_said_with_what_the_pod_wants(launcher, pods, pla
     daemon = place.daemon()
     launcher.start(daemon)
     reason = (
-        r"it has ended; pod .*: Failed, OutOfcpu, .*enough resource: cpu\. The node has no "
-        r"room for it: it requests cpu 10m and memory 128Mi .* evicts nobody\. It is tried again"
+        r"it has ended; pod .*: Failed, OutOfcpu, .*enough resource: cpu, CreateContainerError, "
+        r"no \[\]\. The node has no room for it: it requests cpu 10m and memory 128Mi .* evicts "
+        r"nobody\. It is tried again"
     )
     with concurrent.futures.ThreadPoolExecutor() as background:
         waiting = background.submit(launcher.wait_ready, daemon, patience.Patience(60))
-        polling.until(pods.pods)
+        # What its container waits for is told, too, once the kubelet has seen the pod.
+        polling.until(lambda: any("containerStatuses" in pod["status"] for pod in pods.pods()))
         pods.fail("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
         with pytest.raises(errors.Retryable, match=reason):
             waiting.result(60)
