@@ -244,15 +244,11 @@ def _bounded(
     most: int, method: Callable[[Any, grpc.ServicerContext], T]
 ) -> Callable[[Any, grpc.ServicerContext], T]:
     """The method, for so many calls at a time."""
-    places = threading.BoundedSemaphore(most)
+    places = _places(most)
 
     def bounded(request: Any, context: grpc.ServicerContext) -> T:
-        if not places.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _FULL.format(most=most))
-        try:
+        with places(context):
             return method(request, context)
-        finally:
-            places.release()
 
     return bounded
 
@@ -261,17 +257,31 @@ def _streaming(
     most: int, method: Callable[[Any, grpc.ServicerContext], Iterator[T]]
 ) -> Callable[[Any, grpc.ServicerContext], Iterator[T]]:
     """The same, where a call lasts as long as its answers."""
-    places = threading.BoundedSemaphore(most)
+    places = _places(most)
 
     def bounded(request: Any, context: grpc.ServicerContext) -> Iterator[T]:
-        if not places.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _FULL.format(most=most))
-        try:
+        with places(context):
             yield from method(request, context)
-        finally:
-            places.release()
 
     return bounded
+
+
+def _places(
+    most: int,
+) -> Callable[[grpc.ServicerContext], contextlib.AbstractContextManager[None]]:
+    """What calls hold a place by; one for which there is none ends there."""
+    free = threading.BoundedSemaphore(most)
+
+    @contextlib.contextmanager
+    def place(context: grpc.ServicerContext) -> Iterator[None]:
+        if not free.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _FULL.format(most=most))
+        try:
+            yield
+        finally:
+            free.release()
+
+    return place
 
 
 def _served_by(

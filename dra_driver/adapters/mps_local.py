@@ -20,7 +20,7 @@ from dra_driver.model import mps
 _COMMAND = (sys.executable, "-m", "dra_driver", "mps-daemon")
 STOP_SECONDS = 10.0
 """How long a daemon may take to end by itself."""
-_POLL_SECONDS, _LAST_POLL_SECONDS = 0.01, 0.1
+_POLL_SECONDS = 0.01
 _KILL_SECONDS = 10.0
 _LAST_LINES = 3
 
@@ -139,9 +139,7 @@ class LocalLauncher:
                 continue
             if not waiting.left:
                 raise errors.Retryable(_not_ready(daemon, f"not ready within {since:.3g} s"))
-            # One that takes long is looked at less often: others are at work meanwhile.
-            waited = since - waiting.left
-            waiting.sleep(min(max(waited / 10, _POLL_SECONDS), _LAST_POLL_SECONDS))
+            waiting.sleep(patience.pause(since - waiting.left))
 
     def retire(self, daemon: mps.Daemon) -> bool:
         """Have the daemon end, and not start again; whether it has ended."""

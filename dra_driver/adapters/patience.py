@@ -7,6 +7,14 @@ from collections.abc import Callable, Iterator
 
 from dra_driver import errors
 
+FIRST_PAUSE, LAST_PAUSE = 0.01, 0.1
+"""Seconds between looks at something that is to come, where nothing tells that it has."""
+
+
+def pause(waited: float) -> float:
+    """Seconds until the next look, after so many: what takes long is looked at less often."""
+    return min(max(waited / 10, FIRST_PAUSE), LAST_PAUSE)
+
 
 class Patience:
     """Of one call. Whatever waits on its behalf stops when it is at its end, or has been ended."""

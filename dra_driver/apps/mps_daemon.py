@@ -26,13 +26,14 @@ from dra_driver.adapters import (
     mps_domain,
     mps_entrance,
     mps_log,
+    patience,
     pids,
 )
 from dra_driver.apps import mps_guarding
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
-_POLL_SECONDS, _LAST_POLL_SECONDS = 0.01, 0.1
+_POLL_SECONDS = 0.01
 """A question costs the daemon 2 ms; it answers 13 to 40 ms after its start."""
 _START_SECONDS = 15.0
 _QUIT_SECONDS = 2
@@ -190,8 +191,7 @@ class Supervisor:
                 raise errors.Retryable(
                     f"no answer within {_START_SECONDS} s of its start; {self._log.last_words()}"
                 )
-            waited = time.monotonic() - since
-            self._pause(min(max(waited / 10, _POLL_SECONDS), _LAST_POLL_SECONDS))
+            self._pause(patience.pause(time.monotonic() - since))
         self._control.set_defaults(self._daemon.limits)
         self._say_ready()
         _log.info(
@@ -223,18 +223,18 @@ class Supervisor:
         Raises:
             errors.Retryable: it has not answered while there was patience.
         """
-        since, patience = time.monotonic(), self._options.times.patience
+        since, most = time.monotonic(), self._options.times.patience
         while True:
-            left = patience - max(self._guard.unanswered, time.monotonic() - since)
+            left = most - max(self._guard.unanswered, time.monotonic() - since)
             try:
                 self._control.ask("get_server_list", seconds=max(left, _ASK_AGAIN_SECONDS))
                 break
             except errors.Retryable as error:
                 if self._child is None or self._child.poll() is not None:
                     return
-                if left <= 0 or self._guard.unanswered >= patience:
+                if left <= 0 or self._guard.unanswered >= most:
                     reason = self._guard.problem or str(error)
-                    raise errors.Retryable(f"no answer within {patience:g} s; {reason}") from error
+                    raise errors.Retryable(f"no answer within {most:g} s; {reason}") from error
             self._tell_if_unanswered()
             self._pause(_ASK_AGAIN_SECONDS)
         self._guard.answered()

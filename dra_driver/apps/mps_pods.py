@@ -16,7 +16,6 @@ from dra_driver.apps import mps_sweeping
 from dra_driver.logic import mps_pod
 from dra_driver.model import mps
 
-_READY_POLL_SECONDS = 0.01
 _POD_POLL_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
 """Seconds between looks at a pod whose daemon is waited for."""
@@ -113,7 +112,7 @@ class PodLauncher:
                 if self._has_ended(daemon):
                     raise self._not_ready(daemon, "it has ended")
                 look = time.monotonic() + _LOOK_SECONDS
-            waiting.sleep(_READY_POLL_SECONDS)
+            waiting.sleep(patience.pause(since - waiting.left))
 
     def retire(self, daemon: mps.Daemon) -> bool:
         """Have the daemon end; whether it has. What the kubelet starts again ends at once."""

@@ -113,3 +113,8 @@ def test_after_the_block_nobody_is_woken():
     assert woken == []
     with waiting.waking(lambda: woken.append("after")):
         assert woken == ["after"]
+
+
+def test_what_takes_long_is_looked_at_less_often_and_never_seldom():
+    pauses = [patience.pause(waited) for waited in (0.0, 0.05, 0.5, 1.0, 3600.0)]
+    assert pauses == [0.01, 0.01, 0.05, 0.1, 0.1]
