@@ -229,3 +229,19 @@ def test_a_spec_that_cannot_be_there_is_no_reason_not_to_undo(node, api):
     node.cdi.unlink()
     node.cdi.mkdir()
     assert node.is_clean()
+
+
+def test_nobody_waits_for_a_look_at_the_gpus_beside_a_damaged_record(node, api, monkeypatch):
+    """GPUs are locked then, and NVML may hang."""
+    kept, gone = api.make("gpu-1"), api.make(PARTITION)
+    for ref in (kept, gone):
+        node.prepare(ref)
+    damage(node, kept)
+
+    def look():
+        raise AssertionError("looked with locks held")
+
+    monkeypatch.setattr(node.preparer._attempts._rebuilder, "_look", look)
+    node.unprepare(gone)
+    assert node.record(gone) is None
+    assert node.instances() == []
