@@ -43,7 +43,7 @@ def _measured():
     served = server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
     threading.Thread(target=served.serve_forever, daemon=True).start()
     config = pathlib.Path(f"/tmp/dra-bench-{uuid.uuid4()}")
-    kubeconfig.write(config, f"http://127.0.0.1:{served.server_port}")
+    kubeconfig.write(config, f"http://127.0.0.1:{served.server_port}", None)
     context = multiprocessing.get_context("spawn")
     try:
         with context.Pool(1) as pool:
