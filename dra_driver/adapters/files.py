@@ -56,6 +56,7 @@ _LASTING: Mapping[int, str] = {
     errno.ESTALE: _PLACE,
 }
 _ABSENT = (FileNotFoundError, NotADirectoryError)
+_CHUNK = 64 * 1024
 _ELSE = "look at dmesg on the node, and at {folder}"
 
 
@@ -152,12 +153,17 @@ def read(path: pathlib.Path) -> str | None:
         UnicodeDecodeError: it is no text.
     """
     try:
-        with path.open(encoding="utf-8") as file:
-            return file.read()
+        # Without the layers of `open`, which take three times as long for a small file.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = b"".join(iter(lambda: os.read(descriptor, _CHUNK), b""))
+        finally:
+            os.close(descriptor)
     except _ABSENT:
         return None
     except OSError as error:
         raise explained(error, "read", path) from error
+    return content.decode()
 
 
 def make_directory(path: pathlib.Path, mode: int) -> None:

@@ -143,7 +143,7 @@ class Store(Generic[R]):
         Raises:
             Damaged: its file cannot be read.
         """
-        seen = self._read(key, self.path(key), (0, 0, 0), is_settled=False)
+        seen = self._look(key, str(self.path(key)))
         if seen is None:
             return None
         self._seen[key] = seen
@@ -193,7 +193,8 @@ class Store(Generic[R]):
             key = name if inner is not None else name.removesuffix(_SUFFIX)
             if not name.startswith(prefix) or (inner is None and key == name):
                 continue
-            if self._kind.keys.fullmatch(key):
+            # What was read before has such a name.
+            if key in self._seen or self._kind.keys.fullmatch(key):
                 yield key, f"{folder}/{name}" if inner is None else f"{folder}/{name}/{inner}"
 
     def _look(self, key: str, path: str) -> _Seen[R] | None:

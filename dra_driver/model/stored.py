@@ -16,6 +16,7 @@ from typing import Any
 from dra_driver import errors
 
 _BESIDE = "more"
+_encoded = json.JSONEncoder(sort_keys=True).encode
 
 
 def encode(
@@ -31,7 +32,7 @@ def encode(
     document = {"version": version, "checksum": checksum(content), noun: content}
     if more:
         document[_BESIDE] = {**more, "checksum": checksum(dict(more))}
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+    return _lines(document, levels=2) + "\n"
 
 
 def decode(
@@ -83,3 +84,17 @@ def checksum(content: Any) -> str:
     """What a file says of its content, however that is laid out."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _lines(content: Any, levels: int, indent: str = " ") -> str:
+    """A line for each field of so many levels.
+
+    To indent all of it takes several times as long, and somebody waits for it.
+    """
+    if not levels or not isinstance(content, dict) or not content:
+        return _encoded(content)
+    lines = (
+        f"{indent}{_encoded(key)}: {_lines(value, levels - 1, indent + ' ')}"
+        for key, value in sorted(content.items())
+    )
+    return "{\n" + ",\n".join(lines) + f"\n{indent[1:]}}}"

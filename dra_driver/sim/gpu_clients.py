@@ -12,6 +12,7 @@ Only the standard library is imported: the stand-in for the MPS daemon uses this
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -40,7 +41,7 @@ def attach(directory: pathlib.Path, uuids: Iterable[str]) -> Opened:
     folder = directory / FOLDER
     folder.mkdir(exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    descriptors = {uuid: os.open(folder / uuid, flags, 0o600) for uuid in uuids}
+    descriptors = {uuid: os.open(f"{folder}/{uuid}", flags, 0o600) for uuid in uuids}
     opened = Opened(directory, descriptors)
     _forget(opened)
     for descriptor in descriptors.values():
@@ -79,7 +80,7 @@ def _forget(opened: Opened) -> None:
     """Have forgotten what no other client keeps; nobody opens those cards until they are let go."""
     directory = opened.directory
     alone = {uuid for uuid, descriptor in opened.descriptors.items() if _is_alone(descriptor)}
-    if not any(_forgets(gpu, alone) for gpu in (_read(directory)["gpus"] if alone else ())):
+    if not any(_forgets(gpu, alone) for gpu in (_seen(_text(directory)) if alone else ())):
         return
     with _locked(directory):
         state = _read(directory)
@@ -101,12 +102,22 @@ def _forgets(gpu: dict[str, Any], alone: set[str]) -> bool:
 
 
 def _read(directory: pathlib.Path) -> dict[str, Any]:
-    try:
-        found = json.loads((directory / STATE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {"gpus": []}
+    found = json.loads(_text(directory))
     assert isinstance(found, dict)  # noqa: S101 - as it is written
     return found
+
+
+def _text(directory: pathlib.Path) -> str:
+    try:
+        return (directory / STATE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return '{"gpus": []}'
+
+
+@functools.lru_cache(maxsize=8)
+def _seen(text: str) -> tuple[dict[str, Any], ...]:
+    """The cards in a text of the state, not to be changed. Most looks find the text of before."""
+    return tuple(json.loads(text)["gpus"])
 
 
 @contextlib.contextmanager

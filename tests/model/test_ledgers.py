@@ -35,13 +35,7 @@ TEXT = """{
   "compute_mode_before": null,
   "gpu": "GPU-1",
   "is_page": true,
-  "made": [
-   {
-    "profile_id": 9,
-    "size": 4,
-    "start": 4
-   }
-  ],
+  "made": [{"profile_id": 9, "size": 4, "start": 4}],
   "mode_switched": false,
   "time_slice_before": null
  },

@@ -21,21 +21,8 @@ TEXT = """{
  "checksum": "%s",
  "record": {
   "boot_id": "boot-1",
-  "devices": [
-   {
-    "admin_access": false,
-    "cdi_ids": [
-     "k8s.gpu.nvidia.com/claim=0a1b-gpu-0"
-    ],
-    "device": "gpu-0",
-    "kind": "gpu",
-    "pool": "node-1",
-    "requests": [
-     "gpu"
-    ],
-    "share_id": null
-   }
-  ],
+  "devices": [{"admin_access": false, "cdi_ids": ["k8s.gpu.nvidia.com/claim=0a1b-gpu-0"], \
+"device": "gpu-0", "kind": "gpu", "pool": "node-1", "requests": ["gpu"], "share_id": null}],
   "name": "train",
   "namespace": "team-a",
   "phase": "started",
