@@ -41,9 +41,9 @@ class Scene:
             cluster.client, self.source, api_cluster.DRIVER, now=lambda: self.now
         )
 
-    def report(self, ref, *reports):
+    def report(self, ref, *reports, served=None):
         """Report, and wait until all is written."""
-        self.writer.report(ref, reports)
+        self.writer.report(ref, reports, served)
         assert self.writer.wait_idle(api_cluster.DEADLINE)
 
     def entries(self, ref):

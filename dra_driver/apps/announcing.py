@@ -7,13 +7,17 @@ import collections
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters import records
 from dra_driver.apps import device_status, gpu_health, inventory, mps_health
 from dra_driver.logic import device_health, reports
-from dra_driver.model import prepared
+from dra_driver.model import claims, prepared
 
 OnHealth = Callable[[Mapping[str, str | None]], None]
+
+SETTLING = 0.02
+"""Seconds in which further changes are told together with the first one."""
+STOP_SECONDS = 5.0
 
 
 class Announcer:
@@ -42,13 +46,47 @@ class Announcer:
         self._gpu_health = gpu_health.GpuHealth(gpus, on_change=self._gone)
         self._telling = threading.Lock()
         self._reporting = threading.Lock()
+        self._is_to_tell = threading.Event()
+        self._stop = threading.Event()
+        self._log = telemetry.logger("announcer")
+        self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to tell of changes."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop."""
+        self._stop.set()
+        self._is_to_tell.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
 
     def known(self) -> list[prepared.Record]:
         """The claims that are remembered."""
         return list(self._records.contents().records.values())
 
     def changed(self) -> None:
-        """What is prepared, or what is there, may have changed."""
+        """What is prepared, or what is there, may have changed: it is told soon.
+
+        Calls of the kubelet do not wait for that.
+        """
+        self._is_to_tell.set()
+
+    def _run(self) -> None:
+        while True:
+            self._is_to_tell.wait()
+            if self._stop.wait(SETTLING):
+                return
+            self._is_to_tell.clear()
+            try:
+                self._tell()
+            except errors.DriverError as error:
+                self._log.warning("changes not told for now", reason=str(error))
+            except Exception:  # noqa: BLE001 - a thread that ends would tell nothing ever again
+                self._log.exception("changes could not be told")
+
+    def _tell(self) -> None:
         with self._telling:
             known = self.known()
             self._metrics.prepared(
@@ -58,16 +96,24 @@ class Announcer:
             self._tell_health(known)
             self._gpu_health.tell(known)
 
-    def tell_prepared(self, record: prepared.Record) -> None:
-        """Have it told in the claim how its devices are."""
-        self.tell_down(record, self._daemons().down(record))
+    def tell_prepared(
+        self, record: prepared.Record, claim: claims.ResourceClaim | None = None
+    ) -> None:
+        """Have it told in the claim how its devices are; `claim` is how it was served just now."""
+        served = None if claim is None else claim.served
+        self.tell_down(record, self._daemons().down(record), served)
 
-    def tell_down(self, record: prepared.Record, down: mps_health.Down) -> None:
+    def tell_down(
+        self,
+        record: prepared.Record,
+        down: mps_health.Down,
+        served: claims.Json | None = None,
+    ) -> None:
         """Have it told in the claim which of its daemons are down, and to the kubelet."""
         # What is found out later is reported later.
         with self._reporting:
             gone = self._gpu_health.gone(record)
-            self._statuses.report(record.ref, reports.of_record(record, down, gone))
+            self._statuses.report(record.ref, reports.of_record(record, down, gone), served)
         if record.sharing.mps:
             with self._telling:
                 self._tell_health(self.known())

@@ -20,6 +20,8 @@ from dra_driver.model import claims, devices, prepared, shares
 
 Others = Sequence[prepared.Record]
 """The records of all other claims."""
+OnPrepared = Callable[[prepared.Record, claims.ResourceClaim], None]
+"""Told of a claim that is ready, and how the API server served it; it must not take long."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Attempts:
         effects: Effects,
         *,
         on_change: Callable[[], None],
-        on_prepared: Callable[[prepared.Record], None],
+        on_prepared: OnPrepared,
     ) -> None:
         """`on_change` is told of what may have changed, `on_prepared` of each claim that is ready.
 
@@ -120,7 +122,7 @@ class Attempts:
             self._undoer.settled(ref.uid)
             if has_changed:
                 self._on_change()
-            self._on_prepared(record)
+            self._on_prepared(record, claim)
         return plan.entries
 
     def undo(

@@ -24,6 +24,9 @@ DeviceReport = device_status.DeviceReport
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
 """Seconds between tries of one claim: first, and longest after doubling."""
+SETTLING = 0.1
+"""Seconds for which a report waits: until then calls of the kubelet have the API server, and this
+process, to themselves, and what is reported meanwhile counts in its place."""
 CAPACITY = 1024
 """Claims that can wait. With more, the one that has waited longest is given up."""
 STOP_SECONDS = 5.0
@@ -36,8 +39,9 @@ _UNPROCESSABLE = 422
 class _Pending:
     ref: claims.ClaimRef
     reports: tuple[DeviceReport, ...]
+    served: kube.Json | None
     tries: backoff.Backoff
-    due: float = 0.0
+    due: float
 
 
 def _now() -> str:
@@ -68,6 +72,8 @@ class DeviceStatusWriter:
         self._writing = False
         self._end: float | None = None
         self._told: set[str] = set()
+        # The newest claims that this thread has written, and the versions that they have since.
+        self._written: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="device-status", daemon=True)
 
     def start(self) -> None:
@@ -82,10 +88,16 @@ class DeviceStatusWriter:
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS + 1)
 
-    def report(self, ref: claims.ClaimRef, reports: Sequence[DeviceReport]) -> None:
+    def report(
+        self,
+        ref: claims.ClaimRef,
+        reports: Sequence[DeviceReport],
+        served: kube.Json | None = None,
+    ) -> None:
         """Have it written that these are the claim's devices on this node; returns at once.
 
-        With none, what was reported earlier is removed.
+        With none, what was reported earlier is removed. `served` is the claim as it was read just
+        now; without it, or when it has changed since, the claim is read.
         """
         if not ref.name:
             # A record that was rebuilt without the API: there is nothing to ask the API for.
@@ -97,7 +109,8 @@ class DeviceStatusWriter:
             self._pending.pop(ref.uid, None)
             schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
             tries = backoff.Backoff(schedule, self._chance)
-            self._pending[ref.uid] = _Pending(ref, tuple(reports), tries)
+            due = time.monotonic() + SETTLING
+            self._pending[ref.uid] = _Pending(ref, tuple(reports), served, tries, due)
             if len(self._pending) > CAPACITY:
                 oldest = self._pending.pop(next(iter(self._pending)))
             self._lock.notify_all()
@@ -160,7 +173,7 @@ class DeviceStatusWriter:
             self._log.warning("device status not written", claim=str(item.ref), reason=str(error))
 
     def _write(self, item: _Pending) -> None:
-        body = self._source.read(item.ref, self._deadline())
+        body = self._current(item) or self._source.read(item.ref, self._deadline())
         if body is None or body["metadata"]["uid"] != item.ref.uid:
             return
         entries = device_status.wanted(body, self._driver_name, item.reports, now=self._now())
@@ -169,6 +182,7 @@ class DeviceStatusWriter:
         answer = self._apply(body, device_status.application(body, entries))
         if answer is None:
             return
+        self._remember(item.ref, answer)
         self._told.discard("away")
         if device_status.arrived(answer, self._driver_name, entries):
             self._told.clear()
@@ -178,6 +192,21 @@ class DeviceStatusWriter:
                 "the API server dropped what was reported of devices; going on without. Is the "
                 "feature gate DRAResourceClaimDeviceStatus off?",
             )
+
+    def _current(self, item: _Pending) -> kube.Json | None:
+        """The claim as it came with the report, unless it is known to have changed since."""
+        # What fails is tried with what is there then.
+        served, item.served = item.served, None
+        if served is None:
+            return None
+        version = served["metadata"]["resourceVersion"]
+        return served if self._written.get(item.ref.uid, version) == version else None
+
+    def _remember(self, ref: claims.ClaimRef, answer: kube.Json) -> None:
+        self._written.pop(ref.uid, None)
+        self._written[ref.uid] = answer["metadata"]["resourceVersion"]
+        if len(self._written) > CAPACITY:
+            del self._written[next(iter(self._written))]
 
     def _apply(self, body: kube.Json, applied: kube.Json) -> kube.Json | None:
         """The claim after the write; None where it is gone."""

@@ -46,7 +46,9 @@ class ApiClaims:
         while True:
             try:
                 body = self.read(ref, waiting.deadline)
-                return None if body is None else claims.parse_outcome(body)
+                if body is None:
+                    return None
+                return dataclasses.replace(claims.parse_outcome(body), served=body)
             except errors.Retryable as error:
                 pause = tries.failed(error)
                 if pause > waiting.left or self._stopping.is_set():

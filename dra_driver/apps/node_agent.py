@@ -175,6 +175,7 @@ class NodeAgent:
 
     def start(self, ready: Callable[[refusals.Preparer], None]) -> None:
         """Start everything, in order; `ready` is called when claims can be prepared."""
+        self._announcer.start()
         self._gpus.start()
         self._gpus.wait_first(WAIT_FOR_GPUS)
         recovering.Recovery(
@@ -220,6 +221,7 @@ class NodeAgent:
         self._publisher.stop()
         self._offers.stop()
         self._gpus.stop()
+        self._announcer.stop()
         self._statuses.stop()
         if self._instance is not None:
             self._instance.close()

@@ -55,12 +55,9 @@ class Preparer:
         *,
         stopping: threading.Event,
         on_change: Callable[[], None],
-        on_prepared: Callable[[prepared.Record], None] = lambda _: None,
+        on_prepared: attempts.OnPrepared = lambda *_: None,
     ) -> None:
-        """Once `stopping` is set, nothing is tried again.
-
-        `on_prepared` is told of each claim that is ready; it must not take long.
-        """
+        """Once `stopping` is set, nothing is tried again."""
         self._node = node
         self._locks = store.locks
         self._source = source

@@ -135,6 +135,8 @@ class ResourceClaim:
     reserved_for: tuple[str, ...] = ()
     """UIDs of the pods that use the claim."""
     deleting: bool = False
+    served: Json | None = dataclasses.field(default=None, compare=False, repr=False)
+    """The object itself, for whoever writes to it; None where nobody is to."""
 
 
 def parse(body: Json) -> ResourceClaim:

@@ -8,9 +8,11 @@ import threading
 import api_cluster
 import doctor_scene
 import plugin_process
+import polling
 import pytest
+import structlog
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.apps import node_agent
 from dra_driver.logic import reports
 from dra_driver.model import prepared
@@ -61,9 +63,7 @@ def scene(own_machine, own_cluster):
         thread.join(api_cluster.DEADLINE)
 
 
-def test_of_two_threads_that_count_claims_the_one_that_looked_last_is_heard_last(
-    scene, monkeypatch
-):
+def test_what_changes_while_changes_are_told_is_told_too(scene, monkeypatch):
     known, looked, go_on = scene.agent._announcer.known, threading.Event(), threading.Event()
 
     def slow_once():
@@ -74,16 +74,34 @@ def test_of_two_threads_that_count_claims_the_one_that_looked_last_is_heard_last
         return found
 
     monkeypatch.setattr(scene.agent._announcer, "known", slow_once)
-    first = plugin_process.in_background(scene.agent._changed)
+    scene.agent._announcer.start()
+    scene.agent._changed()
     assert looked.wait(api_cluster.DEADLINE)
     scene.prepared("gpu-0")
-    second = plugin_process.in_background(scene.agent._changed)
-    # If nothing keeps it from telling, it does now.
-    second.join(0.2)
+    scene.agent._changed()
     go_on.set()
-    for thread in (first, second):
-        thread.join(api_cluster.DEADLINE)
-    assert scene.told() == 1
+    polling.until(lambda: scene.told() == 1)
+
+
+def test_changes_are_told_after_they_could_not_be(scene, monkeypatch):
+    known, failed = scene.agent._announcer.known, []
+
+    def failing_once():
+        if not failed:
+            failed.append(True)
+            raise errors.Rejected("the disk refuses")
+        return known()
+
+    monkeypatch.setattr(scene.agent._announcer, "known", failing_once)
+    with structlog.testing.capture_logs() as log:
+        scene.agent._announcer.start()
+        scene.prepared("gpu-0")
+        scene.agent._changed()
+        polling.until(lambda: failed)
+        scene.agent._changed()
+        polling.until(lambda: scene.told() == 1)
+    told = [line["reason"] for line in log if line["event"] == "changes not told for now"]
+    assert told == ["the disk refuses"]
 
 
 def test_what_the_first_call_reports_of_a_claim_is_not_overtaken_by_the_start(scene):

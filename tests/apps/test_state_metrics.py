@@ -77,7 +77,7 @@ def test_a_daemon_is_ready_while_a_claim_needs_it_and_down_when_it_does_not_run(
     ref = own_cluster.claim(sharing_claims.share("gpu-0", memory=10) | {"request": "gpu"})
     plugin.kubelet.prepare(ref)
     polling.until(lambda: daemons(gauges()) == [1, 0])
-    assert gauges()["dra_driver_prepared_claims"] == 1
+    polling.until(lambda: gauges()["dra_driver_prepared_claims"] == 1)
     [use] = own_machine.record(ref).sharing.mps
     file = own_machine.plugin / "mps" / use.domain / "daemon.json"
     kept = file.rename(file.with_name("kept"))
@@ -85,8 +85,8 @@ def test_a_daemon_is_ready_while_a_claim_needs_it_and_down_when_it_does_not_run(
     kept.rename(file)
     polling.until(lambda: daemons(gauges()) == [1, 0])
     plugin.kubelet.unprepare(ref)
-    assert daemons(gauges()) == [0, 0]
-    assert gauges()["dra_driver_prepared_claims"] == 0
+    polling.until(lambda: daemons(gauges()) == [0, 0])
+    polling.until(lambda: gauges()["dra_driver_prepared_claims"] == 0)
 
 
 def test_slices_are_published_once_the_api_server_took_them(started, gauges, own_cluster):
