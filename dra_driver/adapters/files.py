@@ -113,13 +113,13 @@ def write(
                     raise
                 path.parent.mkdir(folder_mode, exist_ok=True)
                 _fill(aside, content, mode, durable=durable)
-            aside.rename(path)
+            os.rename(aside, path)  # noqa: PTH104 - a path is parsed in the time of a system call
         except BaseException:
             with contextlib.suppress(OSError):
-                aside.unlink()
+                os.unlink(aside)  # noqa: PTH108
             raise
         if durable:
-            _sync_directory(path.parent)
+            _sync_directory(path)
 
 
 def mark(path: pathlib.Path) -> None:
@@ -127,7 +127,7 @@ def mark(path: pathlib.Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with explaining("written", path):
         os.close(os.open(path, flags, 0o600))
-        _sync_directory(path.parent)
+        _sync_directory(path)
 
 
 def remove(path: pathlib.Path) -> None:
@@ -146,7 +146,7 @@ def clear(path: pathlib.Path) -> None:
     _remove(_aside(path))
 
 
-def read(path: pathlib.Path) -> str | None:
+def read(path: pathlib.Path | str) -> str | None:
     """The content, or None where there is no such file.
 
     Raises:
@@ -204,12 +204,12 @@ def keep_copy(path: pathlib.Path, suffix: str) -> pathlib.Path:
     return aside
 
 
-def _remove(path: pathlib.Path) -> None:
+def _remove(path: pathlib.Path | str) -> None:
     with explaining("removed", path), contextlib.suppress(*_ABSENT):
-        path.unlink()
+        os.unlink(path)  # noqa: PTH108 - as in `write`
 
 
-def _fill(path: pathlib.Path, content: bytes, mode: int, *, durable: bool) -> None:
+def _fill(path: str, content: bytes, mode: int, *, durable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, mode)
     try:
@@ -222,13 +222,15 @@ def _fill(path: pathlib.Path, content: bytes, mode: int, *, durable: bool) -> No
         os.close(descriptor)
 
 
-def _aside(path: pathlib.Path) -> pathlib.Path:
-    return path.with_name(f".{path.name}.new")
+def _aside(path: pathlib.Path) -> str:
+    folder, name = os.path.split(path)
+    return f"{folder}/.{name}.new"
 
 
 def _sync_directory(path: pathlib.Path) -> None:
-    """Make renames in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Make what was done with the name of a file in its directory durable."""
+    folder = os.path.dirname(path)  # noqa: PTH120 - as in `write`
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -210,10 +210,10 @@ class Store(Generic[R]):
             return known
         # A file that was just written may be written again without a change of its times.
         is_settled = abs(time.time_ns() - status.st_mtime_ns) > _TICK_NS
-        return self._read(key, pathlib.Path(path), signature, is_settled=is_settled)
+        return self._read(key, path, signature, is_settled=is_settled)
 
     def _read(
-        self, key: str, path: pathlib.Path, signature: tuple[int, int, int], *, is_settled: bool
+        self, key: str, path: str, signature: tuple[int, int, int], *, is_settled: bool
     ) -> _Seen[R] | None:
         try:
             text = files.read(path)

@@ -39,7 +39,8 @@ def attach(directory: pathlib.Path, uuids: Iterable[str]) -> Opened:
     The first client of a card finds what the driver forgot when the last one was killed.
     """
     folder = directory / FOLDER
-    folder.mkdir(exist_ok=True)
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptors = {uuid: os.open(f"{folder}/{uuid}", flags, 0o600) for uuid in uuids}
     opened = Opened(directory, descriptors)

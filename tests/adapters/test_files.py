@@ -1,7 +1,6 @@
 import errno
 import itertools
 import os
-import pathlib
 import stat
 import threading
 
@@ -72,7 +71,7 @@ def test_a_rename_that_fails_leaves_the_old_content_and_nothing_else(path, monke
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pathlib.Path, "rename", fail)
+    monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(KeyboardInterrupt):
         files.write(path, "new")
     monkeypatch.undo()
@@ -95,19 +94,19 @@ def test_the_directory_must_exist(tmp_path):
 
 def test_content_is_on_disk_before_the_name_points_to_it(path, monkeypatch):
     steps = []
-    fsync, rename = os.fsync, pathlib.Path.rename
+    fsync, rename = os.fsync, os.rename
 
     def noted_fsync(descriptor):
         kind = "directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
         steps.append(f"fsync {kind}")
         fsync(descriptor)
 
-    def noted_rename(self, target):
+    def noted_rename(source, target):
         steps.append("rename")
-        return rename(self, target)
+        rename(source, target)
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(pathlib.Path, "rename", noted_rename)
+    monkeypatch.setattr(os, "rename", noted_rename)
     files.write(path, "x")
     assert steps == ["fsync file", "rename", "fsync directory"]
     files.remove(path)

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import os
+import pathlib
 import shutil
 import stat
 import subprocess
@@ -99,8 +100,8 @@ def test_files_that_have_not_changed_for_a_while_are_not_read_again(store, monke
     read = []
 
     def noted(path):
-        read.append(path.name)
-        return path.read_text()
+        read.append(pathlib.Path(path).name)
+        return pathlib.Path(path).read_text()
 
     monkeypatch.setattr(files, "read", noted)
     for uid in ("one", "two"):
@@ -261,7 +262,7 @@ def refused_when_read(monkeypatch, code, name):
     read = files.read
 
     def failing(path):
-        if path.name == name:
+        if pathlib.Path(path).name == name:
             raise files.explained(OSError(code, os.strerror(code)), "read", path)
         return read(path)
 
