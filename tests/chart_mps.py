@@ -4,7 +4,7 @@ import chart
 
 from dra_driver.adapters import kube, mps_local
 from dra_driver.apps import host, mps_pods
-from dra_driver.logic import mps_pod
+from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import mps
 
 _DAEMON = mps.daemon(

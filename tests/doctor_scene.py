@@ -12,7 +12,7 @@ import plugin_process
 from dra_driver import settings
 from dra_driver.adapters import nvml
 from dra_driver.apps import doctor, host
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim import hardware
 
 VERSION = "580.159.04"

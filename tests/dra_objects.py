@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from typing import Any
 
-from dra_driver.logic import allocation, demand, emulation, pools, usage
+from dra_driver.logic.scheduling import allocation, demand, emulation, pools, usage
 from dra_driver.model import claims, nodes, quantities, request_policies, slices
 
 DRIVER = "gpu.example.com"

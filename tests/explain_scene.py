@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from dra_driver.logic import explaining, node_reports, snapshots, targets
+from dra_driver.logic.explaining import explaining, node_reports, targets
+from dra_driver.logic.picturing import snapshots
 
 Json = dict[str, Any]
 

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from dra_driver.logic import snapshots
+from dra_driver.logic.picturing import snapshots
 from dra_driver.sim import gpu_models
 
 Json = dict[str, Any]

@@ -8,7 +8,8 @@ import re
 import mig_node
 import pytest
 
-from dra_driver.logic import naming, offering, publishing, staleness
+from dra_driver.logic.offering import naming, offering, publishing
+from dra_driver.logic.preparing import staleness
 from dra_driver.sim import gpu_operations, gpu_state
 
 _CARD = re.compile(r"GPU-[0-9a-f-]{36}")

@@ -32,7 +32,7 @@ from dra_driver.apps import (
     sharing,
     turns,
 )
-from dra_driver.logic import cdi, planning, staleness
+from dra_driver.logic.preparing import cdi, planning, staleness
 from dra_driver.model import claims, mig
 from dra_driver.sim import gpu_operations, gpu_state, hardware
 

@@ -3,7 +3,7 @@
 import copy
 import itertools
 
-from dra_driver.logic import publishing
+from dra_driver.logic.offering import publishing
 from dra_driver.model import quantities, slices
 
 OWNER = publishing.Owner("gpu.nvidia.com", "node-1", "node-uid-1")

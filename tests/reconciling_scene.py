@@ -6,7 +6,7 @@ import api_cluster
 
 from dra_driver.adapters import records
 from dra_driver.apps import fetching, reconciling
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import prepared
 from dra_driver.sim.api import options
 

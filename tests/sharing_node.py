@@ -47,7 +47,7 @@ from dra_driver.apps import (
     sharing,
     turns,
 )
-from dra_driver.logic import cdi, mps_edits, planning
+from dra_driver.logic.preparing import cdi, mps_edits, planning
 from dra_driver.model import mig, mps
 from dra_driver.model import shares as share_model
 from dra_driver.sim import cuda_program, gpu_operations, gpu_state, hardware

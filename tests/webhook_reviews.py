@@ -7,7 +7,7 @@ import socket
 import ssl
 from typing import Any, Self
 
-from dra_driver.logic import admitted
+from dra_driver.logic.admission import admitted
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters import records
 from dra_driver.apps import device_status, gpu_health, inventory, mps_health
-from dra_driver.logic import device_health, reports
+from dra_driver.logic.preparing import device_health, reports
 from dra_driver.model import claims, prepared
 
 OnHealth = Callable[[Mapping[str, str | None]], None]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters import locks, patience, records
 from dra_driver.apps import inventory, partitioning, rebuilding, sharing, specs, undoing, waits
-from dra_driver.logic import cdi, planning
+from dra_driver.logic.preparing import cdi, planning
 from dra_driver.model import claims, devices, prepared, shares
 
 Others = Sequence[prepared.Record]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters import locks, nvml_compute, patience, records
 from dra_driver.apps import card_settings
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import devices, prepared
 
 LOCK_SECONDS = 1.0

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 from dra_driver import controller_settings, errors, telemetry
 from dra_driver.adapters import http_server, kube, kube_reducing
 from dra_driver.apps import leading, pages
-from dra_driver.logic import leftovers, mps_pod, publishing
+from dra_driver.logic.controller import leftovers
+from dra_driver.logic.offering import publishing
+from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import backoff, claims
 
 COMPONENT = "dra-driver-controller"

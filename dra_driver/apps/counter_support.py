@@ -12,7 +12,7 @@ import time
 
 from dra_driver import telemetry
 from dra_driver.adapters import kube
-from dra_driver.logic import publishing
+from dra_driver.logic.offering import publishing
 
 ASK_AGAIN = 300.0
 """Seconds until a server that takes no counters is asked again: the gate may have been opened."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dra_driver import errors, telemetry
 from dra_driver.adapters import mps_domain, patience, stores
 from dra_driver.apps import attempts, inventory, restoring, sharing, specs
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import prepared
 
 LOCK_SECONDS = 1.0

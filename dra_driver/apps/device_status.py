@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters import kube
 from dra_driver.apps import fetching
-from dra_driver.logic import device_status
+from dra_driver.logic.preparing import device_status
 from dra_driver.model import backoff, claims
 
 DeviceReport = device_status.DeviceReport

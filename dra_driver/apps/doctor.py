@@ -16,7 +16,7 @@ from typing import Literal
 from dra_driver import errors, settings
 from dra_driver.adapters import standard_error, terminal
 from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, host
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 
 MESSAGE_BYTES = 4096
 """What a container's termination message may have (Kubernetes' documentation of

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dra_driver import errors, settings
 from dra_driver.adapters import kube
 from dra_driver.apps import counter_support, share_support
-from dra_driver.logic import diagnosis, publishing
+from dra_driver.logic.doctor import diagnosis
+from dra_driver.logic.offering import publishing
 
 _GROUP = kube.RESOURCE_GROUP
 _DRY_RUN = "create resourceslices (dry run)"

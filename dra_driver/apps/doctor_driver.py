@@ -16,7 +16,8 @@ from dra_driver.adapters import (
     sysfs,
 )
 from dra_driver.apps import host, time_slice_probe
-from dra_driver.logic import card_diagnosis, diagnosis, injecting
+from dra_driver.logic.doctor import card_diagnosis, diagnosis
+from dra_driver.logic.preparing import injecting
 from dra_driver.model import devices
 
 _USUAL_ROOTS = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")

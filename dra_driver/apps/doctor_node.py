@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dra_driver import errors, settings
 from dra_driver.adapters import dra_client, instances, processes, unix_sockets
 from dra_driver.apps import node_directories
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 
 START_SECONDS = 5.0
 """How long a plugin may take from its sockets to its state, by which it is known as ours."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 
 _STYLES = {diagnosis.Level.PROBLEM: "bold red", diagnosis.Level.NOTE: "bold yellow"}
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from dra_driver.adapters import terminal
 from dra_driver.apps import explain_view, reading
-from dra_driver.logic import explaining, snapshots, targets
+from dra_driver.logic.explaining import explaining, targets
+from dra_driver.logic.picturing import snapshots
 
 Json = dict[str, Any]
 

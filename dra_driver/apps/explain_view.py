@@ -5,14 +5,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import (
+from dra_driver.logic.explaining import (
     device_hurdles,
     explaining,
-    granted,
     node_choice,
     node_reports,
     problems,
 )
+from dra_driver.logic.picturing import granted
 from dra_driver.model import texts
 
 MOST = 10

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import kube, kube_reducing, patience
-from dra_driver.logic import planning, publishing
+from dra_driver.logic.offering import publishing
+from dra_driver.logic.preparing import planning
 from dra_driver.model import backoff, claims
 
 FIRST_BACKOFF = 0.1

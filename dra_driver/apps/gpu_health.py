@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from dra_driver import telemetry
 from dra_driver.apps import inventory
-from dra_driver.logic import device_health
+from dra_driver.logic.preparing import device_health
 from dra_driver.model import prepared
 
 Gone = Mapping[str, str]

@@ -9,7 +9,8 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, ledgers, nvml, sysfs
 from dra_driver.apps import names
-from dra_driver.logic import catalog, naming, planning, sightings
+from dra_driver.logic.offering import catalog, naming, sightings
+from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, devices, mig, shares
 
 STOP_SECONDS = 10.0

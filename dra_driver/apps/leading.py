@@ -9,7 +9,7 @@ import time
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import kube
-from dra_driver.logic import leases
+from dra_driver.logic.controller import leases
 
 LEASES = kube.Resource("coordination.k8s.io", "v1", "leases")
 

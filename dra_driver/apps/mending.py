@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters import patience
 from dra_driver.apps import attempts, rebuilding, specs
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import claims
 
 LOCK_SECONDS = 30.0

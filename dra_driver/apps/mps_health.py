@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters import locks, mps_domain, mps_local, patience, records
 from dra_driver.apps import sharing
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import mps, prepared
 
 INTERVAL = 5.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import driver_root, files, kube, mps_domain, mps_local, patience
 from dra_driver.apps import mps_sweeping
-from dra_driver.logic import mps_pod
+from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import mps
 
 _POD_POLL_SECONDS = 0.2

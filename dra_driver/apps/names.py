@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dra_driver import errors, settings, telemetry
 from dra_driver.adapters import card_names, kube, locks, patience, records
 from dra_driver.apps import published
-from dra_driver.logic import naming
+from dra_driver.logic.offering import naming
 from dra_driver.model import claims, devices
 
 LOCK = "card names"

@@ -55,7 +55,8 @@ from dra_driver.apps import (
     turns,
     upkeep,
 )
-from dra_driver.logic import diagnosis, planning
+from dra_driver.logic.doctor import diagnosis
+from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared, quantities
 
 WAIT_FOR_GPUS = 20.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dra_driver import settings
 from dra_driver.adapters import directories
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 
 ONLY_ANEW = "Only a new container of the plugin mends that"
 """In what the liveness probe is told, too."""

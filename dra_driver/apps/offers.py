@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters import records
 from dra_driver.apps import inventory
-from dra_driver.logic import catalog, naming, offering, packing, publishing
+from dra_driver.logic.offering import catalog, naming, offering, packing, publishing
 from dra_driver.model import slices
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, ledgers, patience, records
 from dra_driver.apps import attempts, device_users, inventory, mending, waits
-from dra_driver.logic import catalog, recounting
+from dra_driver.logic.offering import catalog
+from dra_driver.logic.preparing import recounting
 from dra_driver.model import claims, devices, mig, prepared
 from dra_driver.model import ledgers as ledger_model
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import ledgers, nvml_mig, processes
-from dra_driver.logic import catalog
+from dra_driver.logic.offering import catalog
 from dra_driver.model import devices, mig, prepared
 from dra_driver.model import ledgers as ledger_model
 

@@ -44,7 +44,7 @@ def _rule(
     if not config.gpus:
         return lambda _: default
     # CEL takes long to load and much memory, and most nodes have no selectors.
-    from dra_driver.logic import gpu_rules  # noqa: PLC0415
+    from dra_driver.logic.offering import gpu_rules  # noqa: PLC0415
 
     selectors = (rule.selector for rule in config.gpus)
     rules = zip(selectors, values, strict=True)

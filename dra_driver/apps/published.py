@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from dra_driver import errors
 from dra_driver.adapters import kube
-from dra_driver.logic import publishing
+from dra_driver.logic.offering import publishing
 from dra_driver.model import slices
 
 Published = Callable[[], Sequence[slices.Device]]

@@ -11,7 +11,7 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
 from dra_driver.apps import counter_support, slice_writer
-from dra_driver.logic import publishing
+from dra_driver.logic.offering import publishing
 from dra_driver.model import backoff, slices
 
 FIRST_BACKOFF = 0.1

@@ -7,7 +7,7 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters import documents, kube
-from dra_driver.logic import snapshots
+from dra_driver.logic.picturing import snapshots
 
 Json = dict[str, Any]
 

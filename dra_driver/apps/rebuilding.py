@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dra_driver import errors, telemetry
 from dra_driver.adapters import files, records, stores
 from dra_driver.apps import inventory, specs
-from dra_driver.logic import cdi, mps_edits, planning
+from dra_driver.logic.preparing import cdi, mps_edits, planning
 from dra_driver.model import claims, prepared
 
 ABSENT = "the file is gone"

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import patience, records
-from dra_driver.logic import planning, staleness
+from dra_driver.logic.preparing import planning, staleness
 from dra_driver.model import backoff, claims, prepared
 
 INTERVAL = 600.0

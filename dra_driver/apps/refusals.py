@@ -9,7 +9,8 @@ from typing import Protocol
 from dra_driver import errors
 from dra_driver.adapters import records
 from dra_driver.apps import turns
-from dra_driver.logic import device_status, naming, reports
+from dra_driver.logic.offering import naming
+from dra_driver.logic.preparing import device_status, reports
 from dra_driver.model import claims, prepared
 
 Report = Callable[[claims.ClaimRef, Sequence[device_status.DeviceReport]], None]

@@ -21,7 +21,7 @@ from dra_driver.adapters import (
     stores,
 )
 from dra_driver.apps import card_settings, waits
-from dra_driver.logic import cdi, mps_edits, sharing_plan
+from dra_driver.logic.preparing import cdi, mps_edits, sharing_plan
 from dra_driver.model import mps, prepared, sharing
 
 READY_SECONDS = 20.0

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import fitting, occupancy
+from dra_driver.logic.picturing import fitting, occupancy
 
 Keys = Mapping[tuple[str, str], str]
 """What stands for a claim, by its namespace and name."""

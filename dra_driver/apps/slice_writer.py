@@ -14,7 +14,7 @@ from typing import Literal
 
 from dra_driver import telemetry
 from dra_driver.adapters import kube
-from dra_driver.logic import publishing, refusals
+from dra_driver.logic.offering import publishing, refusals
 
 ASK_AGAIN = 300.0
 """Seconds until a server that drops or refuses something is asked again: it may take it by now."""

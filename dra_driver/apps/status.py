@@ -9,7 +9,7 @@ import pathlib
 from dra_driver import errors
 from dra_driver.adapters import terminal
 from dra_driver.apps import reading, status_view
-from dra_driver.logic import occupancy, snapshots
+from dra_driver.logic.picturing import occupancy, snapshots
 
 _KINDS = ("ResourceSlice", "ResourceClaim", "Pod")
 

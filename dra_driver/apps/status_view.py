@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver.adapters import terminal
 from dra_driver.apps import slice_grid
-from dra_driver.logic import fitting, occupancy, occupants, snapshots
+from dra_driver.logic.picturing import fitting, occupancy, occupants, snapshots
 
 _GAP = 3
 """Columns between two columns of a table."""

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.logic import abilities
+from dra_driver.logic.offering import abilities
 from dra_driver.model import devices
 
 Ask = Callable[[Sequence[str]], Collection[str]]

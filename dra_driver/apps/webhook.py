@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dra_driver import errors, telemetry, webhook_settings
 from dra_driver.adapters import http_server, kube, tls
 from dra_driver.apps import pages, webhook_certificates
-from dra_driver.logic import admission
+from dra_driver.logic.admission import admission
 
 PATH = "/validate"
 LONG = 3600.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters import informer, kube
-from dra_driver.logic import placing
+from dra_driver.logic.scheduling import placing
 from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker
 
 Json = dict[str, Any]

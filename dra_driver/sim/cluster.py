@@ -19,7 +19,9 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters import kube, mps_local, unix_sockets
-from dra_driver.logic import classes, emulation, selection
+from dra_driver.logic.cel import selection
+from dra_driver.logic.offering import classes
+from dra_driver.logic.scheduling import emulation
 from dra_driver.model import mps
 from dra_driver.sim import (
     claim_controller,

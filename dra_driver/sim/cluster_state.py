@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.logic import emulation, placing, pools, scheduling, usage
+from dra_driver.logic.scheduling import emulation, placing, pools, scheduling, usage
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]

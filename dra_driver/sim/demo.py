@@ -12,7 +12,7 @@ from typing import Literal
 
 from dra_driver import errors
 from dra_driver.adapters import kube, terminal
-from dra_driver.logic import emulation
+from dra_driver.logic.scheduling import emulation
 from dra_driver.sim import cluster, gpu_state, manifests, observing, outcome, podman, runtime
 
 DEFAULT_NODES = (

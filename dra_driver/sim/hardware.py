@@ -15,7 +15,7 @@ from dra_driver.adapters import (
     sysfs,
 )
 from dra_driver.apps import host
-from dra_driver.logic import cdi, injecting
+from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices
 from dra_driver.sim import gpu_files, gpus, host_nvidia_smi, mps_program
 

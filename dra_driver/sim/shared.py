@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from dra_driver.logic import mps_edits
+from dra_driver.logic.preparing import mps_edits
 from dra_driver.model import quantities
 
 PERCENT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

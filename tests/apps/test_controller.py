@@ -13,7 +13,7 @@ import webhook_scene
 from dra_driver import controller_settings, settings, telemetry
 from dra_driver.adapters import kube
 from dra_driver.apps import controller, leading
-from dra_driver.logic import mps_pod
+from dra_driver.logic.preparing import mps_pod
 from dra_driver.sim.api import options
 
 NAMESPACE, GONE = "dra-driver", "node-2"

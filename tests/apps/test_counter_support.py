@@ -5,7 +5,7 @@ import pytest
 
 from dra_driver.adapters import kube
 from dra_driver.apps import counter_support
-from dra_driver.logic import publishing
+from dra_driver.logic.offering import publishing
 from dra_driver.sim.api import options
 
 GATE = "DRAPartitionableDevices"

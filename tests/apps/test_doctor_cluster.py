@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver import settings
 from dra_driver.apps import doctor_cluster
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim.api import options
 
 GATE, SHARES_GATE = "DRAPartitionableDevices", "DRAConsumableCapacity"

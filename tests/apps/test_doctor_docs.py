@@ -11,7 +11,7 @@ import pytest
 from dra_driver import cli
 from dra_driver.adapters import terminal
 from dra_driver.apps import doctor_view
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 BOOT, UID = "0b5c3a0e-6a56-4f0e-9d1c-3f6a3b1f2c11", "73fc0d57-7c00-41d4-8d34-aea5ff0f8640"

@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.adapters import sysfs
 from dra_driver.apps import doctor_driver
-from dra_driver.logic import diagnosis
+from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim import gpu_faults
 
 H100, T4 = "h100-80gb-hbm3:2", "t4:2"

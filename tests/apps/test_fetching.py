@@ -9,7 +9,7 @@ import pytest
 
 from dra_driver.adapters import kube, patience
 from dra_driver.apps import fetching
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import claims
 from dra_driver.sim.api import options
 

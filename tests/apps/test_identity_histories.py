@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies
 
 from dra_driver import errors
-from dra_driver.logic import naming
+from dra_driver.logic.offering import naming
 from dra_driver.sim import gpu_operations
 
 CARDS = 3

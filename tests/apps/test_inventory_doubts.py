@@ -8,7 +8,7 @@ import pytest
 from dra_driver import errors
 from dra_driver.adapters import ledgers, nvml, sysfs
 from dra_driver.apps import inventory
-from dra_driver.logic import offering, publishing
+from dra_driver.logic.offering import offering, publishing
 from dra_driver.model import mig
 from dra_driver.sim import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
 

@@ -4,7 +4,7 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.logic import publishing
+from dra_driver.logic.offering import publishing
 
 COUNTERS, SHARES = "DRAPartitionableDevices", "DRAConsumableCapacity"
 WHOLE = ("gpu-0", "gpu-1")

@@ -16,7 +16,7 @@ import structlog
 from dra_driver import errors
 from dra_driver.adapters import patience, pids
 from dra_driver.apps import device_status, fetching, mps_health, preparing
-from dra_driver.logic import reports
+from dra_driver.logic.preparing import reports
 
 GPU, OTHER = sharing_claims.GPU, sharing_claims.OTHER_GPU
 PREPARED, DOWN = ("True", "Prepared"), ("False", "MpsDaemonDown")

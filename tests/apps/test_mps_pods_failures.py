@@ -12,7 +12,7 @@ from mps_pods_scene import NAMESPACE, begun, ended, refusing, started, stopped, 
 from dra_driver import errors
 from dra_driver.adapters import kube, patience
 from dra_driver.apps import mps_pods
-from dra_driver.logic import mps_pod
+from dra_driver.logic.preparing import mps_pod
 from dra_driver.sim.api import options
 
 

@@ -10,7 +10,8 @@ import structlog
 from dra_driver import errors
 from dra_driver.adapters import card_names, files, locks, records
 from dra_driver.apps import names, reconciling
-from dra_driver.logic import attributes, planning
+from dra_driver.logic.offering import attributes
+from dra_driver.logic.preparing import planning
 from dra_driver.model import devices, prepared
 
 HOUR = 3600.0

@@ -14,7 +14,7 @@ import structlog
 
 from dra_driver import errors, telemetry
 from dra_driver.apps import node_agent
-from dra_driver.logic import reports
+from dra_driver.logic.preparing import reports
 from dra_driver.model import prepared
 from dra_driver.sim import hardware
 

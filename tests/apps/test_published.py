@@ -10,7 +10,7 @@ import pytest
 from dra_driver import errors
 from dra_driver.adapters import kube
 from dra_driver.apps import published
-from dra_driver.logic import attributes, publishing
+from dra_driver.logic.offering import attributes, publishing
 from dra_driver.model import devices
 from dra_driver.sim.api import options
 

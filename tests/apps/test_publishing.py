@@ -10,7 +10,7 @@ import structlog.testing
 from dra_driver import errors
 from dra_driver.adapters import informer, kube
 from dra_driver.apps import publishing
-from dra_driver.logic import publishing as logic
+from dra_driver.logic.offering import publishing as logic
 from dra_driver.model import slices
 from dra_driver.sim.api import options
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from dra_driver.adapters import kube_errors
 from dra_driver.apps import slice_writer
-from dra_driver.logic import catalog, offering, publishing
+from dra_driver.logic.offering import catalog, offering, publishing
 from dra_driver.model import mig, shares, slices
 from dra_driver.sim.api import kinds, problems, registry, resource_gates, rules, store
 

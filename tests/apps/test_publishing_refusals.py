@@ -7,8 +7,8 @@ import structlog.testing
 
 from dra_driver.adapters import kube
 from dra_driver.apps import publishing, slice_writer
-from dra_driver.logic import publishing as logic
-from dra_driver.logic import refusals
+from dra_driver.logic.offering import publishing as logic
+from dra_driver.logic.offering import refusals
 from dra_driver.model import slices
 from dra_driver.sim.api import options, problems
 

@@ -12,7 +12,7 @@ import structlog
 from dra_driver import errors
 from dra_driver.adapters import kube, patience
 from dra_driver.apps import fetching, inventory, orphans, reconciling
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 
 AWAY, GRACE = reconciling_scene.AWAY, reconciling_scene.GRACE
 INTERVAL = reconciling_scene.INTERVAL

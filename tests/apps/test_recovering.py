@@ -11,7 +11,7 @@ import pytest
 
 from dra_driver.adapters import locks, records
 from dra_driver.apps import attempts, inventory, mending, recovering
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared
 from dra_driver.sim.api import options
 

@@ -5,7 +5,7 @@ import pytest
 from dra_driver import errors
 from dra_driver.adapters import records
 from dra_driver.apps import refusals
-from dra_driver.logic import naming
+from dra_driver.logic.offering import naming
 from dra_driver.model import claims, prepared, slices
 
 REF = claims.ClaimRef("team-a", "train", claims.ClaimUid("0a1b"))

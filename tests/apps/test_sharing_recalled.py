@@ -3,7 +3,7 @@
 import pytest
 import sharing_claims
 
-from dra_driver.logic import cdi, mps_edits
+from dra_driver.logic.preparing import cdi, mps_edits
 from dra_driver.model import prepared
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION

@@ -10,7 +10,7 @@ import sharing_claims
 import sharing_node
 import structlog
 
-from dra_driver.logic import cdi, mps_edits
+from dra_driver.logic.preparing import cdi, mps_edits
 
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 CARDS = [f"gpu-{number}" for number in range(4)]

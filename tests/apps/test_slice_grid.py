@@ -3,7 +3,7 @@
 import pytest
 
 from dra_driver.apps import slice_grid
-from dra_driver.logic import fitting, occupancy, occupants
+from dra_driver.logic.picturing import fitting, occupancy, occupants
 
 KEYS = {("ns", "a"): "a", ("ns", "b"): "b", ("ns", "long"): "zz"}
 

@@ -11,7 +11,7 @@ from control_plane import ControlPlane, request
 from dra_driver import cli
 from dra_driver.adapters import kube, terminal
 from dra_driver.apps import status_view
-from dra_driver.logic import occupancy
+from dra_driver.logic.picturing import occupancy
 
 
 @pytest.fixture

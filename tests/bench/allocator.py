@@ -18,7 +18,7 @@ import resource
 import time
 
 from dra_driver.adapters import terminal
-from dra_driver.logic import allocation, demand, pools, usage
+from dra_driver.logic.scheduling import allocation, demand, pools, usage
 from dra_driver.model import claims, nodes, slices
 
 DRIVER = "gpu.nvidia.com"

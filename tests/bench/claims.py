@@ -21,7 +21,7 @@ import api_cluster
 
 from dra_driver.adapters import kube, terminal
 from dra_driver.apps import fetching
-from dra_driver.logic import planning
+from dra_driver.logic.preparing import planning
 from dra_driver.sim.api import kubeconfig
 
 CLAIMS = 40_000

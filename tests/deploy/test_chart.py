@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from dra_driver import cli, settings
-from dra_driver.logic import classes, selection, shares
+from dra_driver.logic.cel import selection
+from dra_driver.logic.offering import classes, shares
 from dra_driver.model import slices
 
 PLACED = {

@@ -6,7 +6,7 @@ import chart
 import pytest
 
 from dra_driver.apps import counter_support
-from dra_driver.logic import config_checks
+from dra_driver.logic.preparing import config_checks
 from dra_driver.sim import gpu_models
 from dra_driver.sim.api import resource_gates
 

@@ -14,7 +14,7 @@ import yaml
 
 from dra_driver import telemetry
 from dra_driver.adapters import terminal
-from dra_driver.logic import attributes, catalog, shares
+from dra_driver.logic.offering import attributes, catalog, shares
 from dra_driver.model import mig
 from dra_driver.model import shares as share_model
 from dra_driver.sim import demo, plugin_settings

@@ -13,7 +13,7 @@ import served_api
 from dra_driver import cli, controller_settings, settings, webhook_settings
 from dra_driver.adapters import kube
 from dra_driver.apps import controller, doctor_cluster, leading, webhook_certificates
-from dra_driver.logic import mps_pod
+from dra_driver.logic.preparing import mps_pod
 
 GONE = "node-2"
 LABELS = {mps_pod.MANAGED_BY: mps_pod.MANAGER, mps_pod.DOMAIN: "1234"}

@@ -7,7 +7,7 @@ import config_cases
 import pytest
 import webhook_reviews as reviews
 
-from dra_driver.logic import admission, admitted
+from dra_driver.logic.admission import admission, admitted
 
 
 def hooks(values=None):

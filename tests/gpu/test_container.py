@@ -9,7 +9,8 @@ import pytest
 
 from dra_driver import settings
 from dra_driver.apps import host
-from dra_driver.logic import attributes, cdi
+from dra_driver.logic.offering import attributes
+from dra_driver.logic.preparing import cdi
 from dra_driver.model import devices
 
 pytestmark = pytest.mark.gpu

@@ -11,7 +11,7 @@ from polling import until
 
 from dra_driver import errors
 from dra_driver.adapters import kube, mps_domain, pids
-from dra_driver.logic import classes
+from dra_driver.logic.offering import classes
 from dra_driver.sim import cluster, cluster_state, runtime
 
 SPECS = (

@@ -7,7 +7,7 @@ import plugin_process
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.logic import cdi
+from dra_driver.logic.preparing import cdi
 from dra_driver.model import devices, mig
 from dra_driver.sim import gpus, hardware, runtime
 

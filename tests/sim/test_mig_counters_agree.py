@@ -11,7 +11,7 @@ from hypothesis import strategies
 
 from dra_driver import errors
 from dra_driver.adapters import nvml, nvml_mig, nvml_mig_facts
-from dra_driver.logic import placements
+from dra_driver.logic.offering import placements
 from dra_driver.sim import gpu_state, gpus
 
 

@@ -11,7 +11,7 @@ import pytest
 from polling import until
 
 from dra_driver import errors
-from dra_driver.logic import cdi, injecting
+from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import claims, driver
 from dra_driver.sim import gpus, podman, runtime
 

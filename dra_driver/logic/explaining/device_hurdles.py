@@ -1,0 +1,150 @@
+"""Where each device that a node sees falls for a request, grouped, with the values that decide."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from dra_driver.logic.cel import selection
+from dra_driver.logic.explaining import comparisons
+from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.scheduling import candidacy, demand, hurdles, reservations, shortfalls
+from dra_driver.model import nodes
+
+_HELD = frozenset(shortfalls.KINDS.values())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fall:
+    """Where one device falls, seen alone; with `Kind.FREE` nowhere.
+
+    `failing` are the parts of the selector that do not hold, `values` says for each of them what
+    it met. `is_held` tells of any device whether claims have something of it, `holders` only where
+    they are what it falls at.
+    """
+
+    candidate: candidacy.Candidate
+    kind: hurdles.Kind
+    detail: str = ""
+    failing: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    holders: tuple[snapshots.Holder, ...] = ()
+    is_held: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Devices that fall at the same hurdle. `values` has each combination of values once."""
+
+    count: int
+    hurdle: str
+    reason: str
+    values: tuple[str, ...]
+    devices: tuple[str, ...]
+    holders: tuple[str, ...]
+
+
+def falls(
+    want: demand.Want,
+    candidates: Iterable[candidacy.Candidate],
+    *,
+    node: nodes.Node,
+    free: reservations.Reservations,
+    holders: snapshots.Holders,
+) -> tuple[Fall, ...]:
+    """Where each device falls, in publishing order; `free` has nothing taken on top."""
+    listed = tuple(candidates)
+    found = []
+    for candidate in listed:
+        fall = _fall(want, candidate, node, free)
+        if candidate.id in holders:
+            fall = dataclasses.replace(fall, is_held=True)
+        if fall.kind in _HELD:
+            fall = dataclasses.replace(fall, holders=_holders(candidate, listed, holders, fall))
+        found.append(fall)
+    return tuple(found)
+
+
+def grouped(fallen: Sequence[Fall]) -> tuple[Group, ...]:
+    """Equal falls together, in the order in which hurdles are checked."""
+    order = list(hurdles.Kind)
+    groups: dict[tuple[hurdles.Kind, str], list[Fall]] = collections.defaultdict(list)
+    for fall in fallen:
+        groups[fall.kind, " && ".join(fall.failing) or fall.detail].append(fall)
+    return tuple(
+        Group(
+            count=len(members),
+            hurdle=_WORDS.get(kind, kind.value),
+            reason=reason,
+            values=_values(members),
+            devices=tuple(f"{item.candidate.id}" for item in members),
+            holders=tuple(dict.fromkeys(f"{one}" for item in members for one in item.holders)),
+        )
+        for (kind, reason), members in sorted(
+            groups.items(), key=lambda entry: (order.index(entry[0][0]), entry[0][1])
+        )
+    )
+
+
+_WORDS = {hurdles.Kind.FREE: "free"}
+
+
+def _fall(
+    want: demand.Want,
+    candidate: candidacy.Candidate,
+    node: nodes.Node,
+    free: reservations.Reservations,
+) -> Fall:
+    for selectors, kind in (
+        (want.class_selectors, hurdles.Kind.CLASS),
+        (want.selectors, hurdles.Kind.SELECTOR),
+    ):
+        for selector in selectors:
+            if not hurdles.all_hold([selector], candidate):
+                return _unselected(selector, candidate, kind)
+    if not candidate.is_on(node):
+        return Fall(candidate, hurdles.Kind.NODE)
+    hurdle = shortfalls.of_selected(want, candidate, free)
+    if hurdle is None:
+        return Fall(candidate, hurdles.Kind.FREE)
+    return Fall(candidate, hurdle.kind, hurdle.detail.removeprefix("(").removesuffix(")"))
+
+
+def _unselected(
+    selector: selection.Selector, candidate: candidacy.Candidate, kind: hurdles.Kind
+) -> Fall:
+    parts = selector.explain(candidate.device, candidate.id.driver)
+    # An error beside a false part does not count: `&&` takes the false one.
+    failing = [part for part in parts if part.outcome is False]
+    failing = failing or [part for part in parts if part.outcome is not True]
+    sources = tuple(
+        part.source if part.outcome is False else f"{part.source}: {part.outcome}"
+        for part in failing
+    )
+    values = dict.fromkeys(comparisons.told(part.source, part.reads) for part in failing)
+    return Fall(candidate, kind, "", sources or (selector.expression,), tuple(values))
+
+
+def _holders(
+    candidate: candidacy.Candidate,
+    listed: Sequence[candidacy.Candidate],
+    holders: snapshots.Holders,
+    fall: Fall,
+) -> tuple[snapshots.Holder, ...]:
+    if fall.kind is not hurdles.Kind.COUNTERS:
+        return holders.get(candidate.id, ())
+    # Whoever has a device that takes from the same counters.
+    rivals = [
+        other
+        for other in listed
+        if other.pool == candidate.pool and other.consumes.keys() & candidate.consumes.keys()
+    ]
+    return tuple(dict.fromkeys(one for other in rivals for one in holders.get(other.id, ())))
+
+
+def _values(members: Sequence[Fall]) -> tuple[str, ...]:
+    counted = collections.Counter(
+        ", ".join(text for text in item.values if text) for item in members
+    )
+    return tuple(
+        f"{text} ({count}x)" if count > 1 else text for text, count in counted.items() if text
+    )

@@ -1,0 +1,146 @@
+"""What a GPU looks like in a ResourceSlice: names, types and absences as the peer's.
+
+Names without a domain belong to the driver that publishes them. NUMA is one of these: Kubernetes
+1.36 has no standard name for it.
+"""
+
+import re
+from collections.abc import Mapping
+
+from dra_driver import errors
+from dra_driver.logic.offering import abilities
+from dra_driver.model import devices, mig, quantities, slices, versions
+
+PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+
+MAX_VALUE_LENGTH = 64
+"""Bytes that the API server accepts in a string or version attribute; it refuses the whole slice
+for one that is longer (`DeviceAttributeMaxValueLength`)."""
+
+MOST = 32
+"""Attributes and capacities of a device together; the API server refuses the whole slice for one
+that has more (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`)."""
+
+_DRIVER_VERSION = re.compile(r"\d{1,19}(\.\d{1,19}){1,2}")
+"""Numbers that fit into 64 bits, as those of a semantic version have to."""
+
+
+def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
+    """The whole GPU as a device. A fact that is not known is left out, and so is one too long.
+
+    No memory is not known memory: some cards whose memory is the system's say 0.
+
+    One that can be had in parts tells how much of each engine it has, as its partitions do.
+    """
+    facts = {
+        "type": "gpu",
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "minor": gpu.minor,
+        **_card_facts(gpu),
+        "migCapable": abilities.cut(gpu),
+        "mpsCapable": abilities.mps(gpu),
+        "timeSliceCapable": abilities.time_slices(gpu),
+    }
+    capacity = {}
+    if gpu.memory_bytes:
+        capacity["memory"] = quantities.of_bytes(gpu.memory_bytes)
+    if partitionable:
+        capacity |= {
+            name: _count(max(engines(profile)[name] for profile in gpu.profiles))
+            for name in (engines(gpu.profiles[0]) if gpu.profiles else ())
+        }
+    return slices.Device(gpu.name, _known(facts), capacity)
+
+
+def partition(offer: devices.Offer) -> slices.Device:
+    """A partition as a device; one that exists tells its UUID and its memory slices too."""
+    gpu, profile, spot = offer.gpu, offer.profile, offer.spot
+    if profile is None or spot is None:
+        raise errors.Rejected(f"{offer.card} is no partition")
+    facts = {
+        "type": "mig",
+        "uuid": offer.instance.uuid if offer.instance else None,
+        "parentUUID": gpu.uuid,
+        "profile": profile.name,
+        "memorySlices": spot.placement.size,
+        "placementStart": spot.placement.start,
+        **_card_facts(gpu),
+    }
+    capacity = {name: _count(number) for name, number in engines(profile).items()}
+    if profile.memory_mib:
+        capacity["memory"] = quantities.of_bytes(profile.memory_mib * 2**20)
+    known = _known(facts)
+    # `memorySlices` and `placementStart` say the same: an RTX PRO 6000 has twelve of them.
+    if offer.instance is not None and len(known) + len(capacity) + spot.placement.size <= MOST:
+        covered = range(spot.placement.start, spot.placement.start + spot.placement.size)
+        capacity |= {f"memorySlice{number}": _count(1) for number in covered}
+    name = devices.mig_device_name(gpu.name, profile.name, spot)
+    return slices.Device(name, known, capacity)
+
+
+def engines(profile: mig.Profile) -> dict[str, int]:
+    """What a partition has of the engines of its GPU, by the names of capacities."""
+    return {
+        "multiprocessors": profile.multiprocessors,
+        "copyEngines": profile.copy_engines,
+        "decoders": profile.decoders,
+        "encoders": profile.encoders,
+        "jpegEngines": profile.jpeg_engines,
+        "ofaEngines": profile.ofa_engines,
+    }
+
+
+def driver_version(text: str | None) -> slices.Version | None:
+    """The NVIDIA driver's version as a semantic one: `580.65.06` is `580.65.6`.
+
+    Two numbers get a third. Anything else is no version that can be compared, hence None.
+    """
+    if text is None or not _DRIVER_VERSION.fullmatch(text):
+        return None
+    return slices.Version(versions.normalize(text))
+
+
+def _card_facts(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
+    """What a partition has in common with its GPU."""
+    return {
+        "productName": gpu.product_name,
+        "brand": gpu.brand,
+        "architecture": gpu.architecture,
+        "cudaComputeCapability": _version(gpu.compute_capability),
+        "cudaDriverVersion": _version(gpu.cuda_driver_version),
+        "driverVersion": driver_version(gpu.driver_version),
+        "addressingMode": gpu.addressing_mode,
+        "numaNode": gpu.numa_node,
+        PCI_BUS_ID: gpu.pci_address,
+        PCIE_ROOT: gpu.pcie_root,
+    }
+
+
+def _known(
+    facts: Mapping[str, slices.AttributeValue | None],
+) -> dict[str, slices.AttributeValue]:
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is not None and _length(value) <= MAX_VALUE_LENGTH
+    }
+
+
+def _count(number: int) -> quantities.Quantity:
+    return quantities.of_amount(number, quantities.Format.DECIMAL_SI)
+
+
+def _version(parts: tuple[int, int] | None) -> slices.Version | None:
+    return None if parts is None else slices.Version(f"{parts[0]}.{parts[1]}.0")
+
+
+def _length(value: slices.AttributeValue) -> int:
+    match value:
+        case slices.Version(text=text):
+            return len(text.encode())
+        case str():
+            return len(value.encode())
+        case _:
+            return 0

@@ -1,0 +1,213 @@
+"""What one GPU can be handed out as: whole, in partitions to be made, or in instances it has."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from dra_driver.logic.offering import abilities, placements
+from dra_driver.model import devices, mig, shares
+
+_SWITCHES_AT_RUN_TIME = (9, 0)
+"""Compute capability of Hopper: from it on MIG mode changes without a reset of the GPU."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ours:
+    """What this driver did to a GPU: where instances are its own, and whether it set MIG mode."""
+
+    spots: frozenset[mig.Spot] = frozenset()
+    mode_switched: bool = False
+
+
+NOTHING = Ours()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU, by what can be had of it.
+
+    `offers` are by device name. `counters` are those that its partitions share, memory in MiB;
+    empty where there are none to be made. `foreign` are instances that are neither ours nor
+    offered. `note` says why less is offered than the card has.
+    """
+
+    gpu: devices.Gpu
+    offers: Mapping[str, devices.Offer]
+    counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    foreign: tuple[mig.Instance, ...] = ()
+    note: str | None = None
+    division: shares.Shares | None = None
+    """How each of its devices is divided; None where a claim has a device for itself."""
+
+    @property
+    def name(self) -> str:
+        """The device name of the whole GPU, whether it is offered or not."""
+        return self.gpu.name
+
+    @property
+    def is_half_way(self) -> bool:
+        """Whether it is between two MIG modes, and offers nothing for that."""
+        return _is_half_way(self.gpu)
+
+
+def switches_at_run_time(gpu: devices.Gpu) -> bool:
+    """Whether MIG mode can be changed without a reset: on Hopper and newer."""
+    capability = gpu.compute_capability
+    is_new = capability is not None and capability >= _SWITCHES_AT_RUN_TIME
+    return bool(abilities.cut(gpu)) and is_new
+
+
+def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
+    """What can be had of the GPU.
+
+    A card that is half way between two MIG modes offers nothing: what it offers now would be
+    destroyed by the reset that it waits for. A vGPU stays as the hypervisor has cut it.
+    """
+    if abilities.is_vgpu(gpu):
+        return _vgpu(gpu, mode)
+    if _is_half_way(gpu):
+        pending = "on" if gpu.mig_pending else "off"
+        note = (
+            f"MIG mode goes {pending} with the next reset of the GPU: reset it "
+            f"({abilities.how_to_reset(gpu)}), or take the change back (nvidia-smi -mig)"
+        )
+        return Card(gpu, {}, note=note)
+    match mode:
+        case mig.Mode.STATIC if gpu.mig_enabled:
+            return _static(gpu)
+        case mig.Mode.DYNAMIC if gpu.profiles and (gpu.mig_enabled or switches_at_run_time(gpu)):
+            return _dynamic(gpu, ours)
+        case _ if gpu.mig_enabled:
+            return Card(gpu, {}, note=_why_not_whole(gpu, mode))
+        case _:
+            return _whole(gpu)
+
+
+def divided(card: Card, division: shares.Shares | None) -> Card:
+    """The card with each of its devices divided; None where a claim has a device for itself.
+
+    One whose processes MPS cannot hold to limits is not divided if it should: claims would take
+    from each other, and nobody would know. Nor is one of which nobody knows the memory.
+    """
+    if division is None:
+        return dataclasses.replace(card, division=None)
+    note = _why_undivided(card, division)
+    if note is None:
+        return dataclasses.replace(card, division=division)
+    note = f"each of its devices goes to one claim, though it is to be shared: {note}"
+    return dataclasses.replace(card, note=f"{card.note}; {note}" if card.note else note)
+
+
+def _why_undivided(card: Card, division: shares.Shares) -> str | None:
+    reason = abilities.why_no_limits(card.gpu)
+    if division.enforcement is shares.Enforcement.MPS and reason is not None:
+        return (
+            f"{reason}. Set shares off for it, or share enforcement None (`gpus` in the settings "
+            "file)"
+        )
+    if not all(_memory(offer) for offer in card.offers.values()):
+        return (
+            "NVML does not tell how much memory it has, so no part of it can be counted. Set "
+            "shares off for it (`gpus` in the settings file), and select it by `productName`"
+        )
+    return None
+
+
+def _memory(offer: devices.Offer) -> int | None:
+    """How much it has, in whatever unit."""
+    return offer.profile.memory_mib if offer.profile else offer.gpu.memory_bytes
+
+
+def outline(card: Card) -> Card:
+    """The card without what claims change of it: two that are equal offer the same."""
+    gpu = dataclasses.replace(card.gpu, mig_enabled=None, mig_pending=None, instances=())
+    offers = {name: dataclasses.replace(offered, gpu=gpu) for name, offered in card.offers.items()}
+    return dataclasses.replace(card, gpu=gpu, offers=offers)
+
+
+def _is_half_way(gpu: devices.Gpu) -> bool:
+    return gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled
+
+
+def _whole(gpu: devices.Gpu) -> Card:
+    return Card(gpu, {gpu.name: devices.Offer(gpu)})
+
+
+def _vgpu(gpu: devices.Gpu, mode: mig.Mode) -> Card:
+    if abilities.is_prohibited(gpu):
+        why = "and its compute mode is PROHIBITED: give the virtual machine a profile with CUDA"
+        return Card(gpu, {}, note=f"{abilities.VGPU}, {why} (series C or Q)")
+    if gpu.mig_enabled and mode is mig.Mode.OFF:
+        return Card(gpu, {}, note=_why_not_whole(gpu, mode))
+    if gpu.mig_enabled:
+        found = _static(gpu)
+        note = f"{abilities.VGPU}: instances are not made on it. {found.note or ''}".rstrip(" .")
+        return found if found.offers else dataclasses.replace(found, note=note)
+    note = f"{abilities.VGPU}: it is offered whole, and not cut further"
+    is_to_be_cut = mode is mig.Mode.DYNAMIC and bool(gpu.mig_capable)
+    return dataclasses.replace(_whole(gpu), note=note if is_to_be_cut else None)
+
+
+def _why_not_whole(gpu: devices.Gpu, mode: mig.Mode) -> str:
+    if mode is mig.Mode.DYNAMIC:
+        return f"it is in MIG mode, and NVML does not tell what {gpu.product_name} can be cut into"
+    return (
+        "it is in MIG mode, so it cannot be used as a whole, and MIG is off for it in the settings"
+    )
+
+
+def _static(gpu: devices.Gpu) -> Card:
+    profiles = {profile.id: profile for profile in gpu.profiles}
+    offers, left_out = {}, []
+    for instance in gpu.instances:
+        profile = profiles.get(instance.spot.profile_id)
+        if profile is None or instance.uuid is None:
+            left_out.append(instance.gi)
+            continue
+        name = devices.mig_device_name(gpu.name, profile.name, instance.spot)
+        offers[name] = devices.Offer(gpu, profile, instance.spot, instance)
+    note = None
+    if left_out:
+        note = f"GPU instances {left_out} have no compute instance that spans them, or several"
+    elif not offers:
+        note = "it is in MIG mode without instances: make some, or let the driver make them"
+    return Card(gpu, offers, note=note)
+
+
+def _dynamic(gpu: devices.Gpu, ours: Ours) -> Card:
+    foreign = tuple(one for one in gpu.instances if one.spot not in ours.spots)
+    offers = _partitions(gpu, [one.spot for one in foreign])
+    may_be_whole = switches_at_run_time(gpu) and (not gpu.mig_enabled or ours.mode_switched)
+    if may_be_whole and not foreign:
+        offers |= _whole(gpu).offers
+    taken = [_consumption(gpu, one.spot) for one in foreign]
+    counters = {
+        name: max(amount - sum(used.get(name, 0) for used in taken), 0)
+        for name, amount in placements.limits(gpu.profiles).items()
+    }
+    note = None
+    if foreign:
+        listed = ", ".join(f"{one.gi} at {one.spot.placement}" for one in foreign)
+        note = (
+            f"GPU instances that this driver did not make take part of it: {listed}. They are "
+            "left alone; destroy them, or give the card the MIG mode static, or let the driver "
+            "have them (--adopt-foreign-mig)"
+        )
+    return Card(gpu, offers, counters, foreign, note)
+
+
+def _partitions(gpu: devices.Gpu, taken: Collection[mig.Spot]) -> dict[str, devices.Offer]:
+    profiles = {profile.id: profile for profile in gpu.profiles}
+    return {
+        devices.mig_device_name(gpu.name, profiles[spot.profile_id].name, spot): devices.Offer(
+            gpu, profiles[spot.profile_id], spot
+        )
+        for spot in placements.remaining(gpu.profiles, taken)
+    }
+
+
+def _consumption(gpu: devices.Gpu, spot: mig.Spot) -> Mapping[str, int]:
+    for profile in gpu.profiles:
+        if profile.id == spot.profile_id:
+            return placements.consumption(gpu.profiles, profile, spot.placement)
+    covered = range(spot.placement.start, spot.placement.start + spot.placement.size)
+    return {f"memory-slice-{number}": 1 for number in covered}

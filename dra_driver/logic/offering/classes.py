@@ -1,0 +1,71 @@
+"""The DeviceClasses that come with the driver: the peer's, and those of shares."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dra_driver.logic.offering import shares
+from dra_driver.model import shares as share_model
+from dra_driver.model import sharing
+
+Json = dict[str, Any]
+
+NO_VFIO = "this version of the driver offers no VFIO devices"
+"""Why no device is of the class for them."""
+
+
+def device_classes(driver_name: str) -> tuple[Json, ...]:
+    """The classes, as `resource.k8s.io/v1` objects.
+
+    First those of one type of device each, then those that tell devices which many claims consume
+    from others.
+    """
+    return tuple(
+        _device_class(driver_name, name, each) for name, each in _conditions(driver_name).items()
+    )
+
+
+def names(driver_name: str) -> frozenset[str]:
+    """The names of all of them."""
+    return frozenset(_conditions(driver_name))
+
+
+def types(driver_name: str) -> Mapping[str, sharing.DeviceType]:
+    """The classes that have devices of one type, by name; those of the peer.
+
+    That of whole GPUs has the driver's own name. No device is of the class for VFIO.
+    """
+    return {
+        driver_name: sharing.DeviceType.GPU,
+        f"mig.{driver_name.removeprefix('gpu.')}": sharing.DeviceType.MIG,
+        f"vfio.{driver_name}": sharing.DeviceType.VFIO,
+    }
+
+
+def _conditions(driver_name: str) -> dict[str, str]:
+    """What devices of each class meet, by the name of the class."""
+    attributes = f"device.attributes['{driver_name}']"
+    is_shared = f"'{shares.ENFORCEMENT}' in {attributes}"
+    limited = f"{attributes}.{shares.ENFORCEMENT} == '{share_model.Enforcement.MPS}'"
+    is_whole = f"{attributes}.type == '{sharing.DeviceType.GPU}'"
+    selectors = {
+        name: f"{attributes}.type == '{device_type}'"
+        for name, device_type in types(driver_name).items()
+    }
+    return selectors | {
+        f"shared.{driver_name}": is_shared,
+        f"shared-mps.{driver_name}": f"{is_shared} && {limited}",
+        f"exclusive.{driver_name}": f"{is_whole} && !({is_shared})",
+    }
+
+
+def _device_class(driver_name: str, name: str, expression: str) -> Json:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {
+            "selectors": [
+                {"cel": {"expression": f"device.driver == '{driver_name}' && {expression}"}}
+            ]
+        },
+    }

@@ -1,0 +1,364 @@
+"""Which devices a node offers, and in which order: the scheduler takes the first that fits.
+
+Slices are profile-major: all of the smallest profile first, of all GPUs, and whole GPUs last, so
+that the order inside one profile can change in one write.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from dra_driver.logic.offering import (
+    attributes,
+    catalog,
+    packing,
+    placements,
+    publishing,
+    refusals,
+    shares,
+)
+from dra_driver.model import devices, mig, quantities, slices
+
+COUNTER_SET = "{card}-counter-set"
+"""The peer's name of a GPU's counter set."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """What is in use on the node.
+
+    `lost` are devices whose GPU was seen earlier and is not there now; `held` are the devices of
+    claims by name; `published` is what is published now, in order.
+    """
+
+    lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
+    held: Collection[str] = frozenset()
+    published: Sequence[slices.Device] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """How devices are ordered and written.
+
+    `may_reorder` is off while a new order would come too soon after the last one.
+    """
+
+    driver_name: str
+    order: packing.Policy = "pack"
+    may_reorder: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """What cards offer, whatever is in use: it is made once, and offered after each change.
+
+    `devices` are the devices by name, `sets` the counter sets by the card's name, and `layout` is
+    where those are published. `refused` are marks (`refusals.mark`) of what the server refuses.
+    """
+
+    cards: tuple[catalog.Card, ...]
+    devices: Mapping[str, slices.Device]
+    sets: Mapping[str, publishing.CounterSet]
+    layout: publishing.Layout
+    refused: Collection[str] = frozenset()
+
+
+def listing(
+    cards: Sequence[catalog.Card],
+    layout: publishing.Layout = publishing.Layout.SPLIT,
+    refused: Collection[str] = frozenset(),
+) -> Listing:
+    """The devices of cards, as an API server takes them that has counters in `layout`.
+
+    A card whose counter set is refused offers no partitions, as if there were no counters.
+    """
+    cards = sorted(cards, key=lambda card: devices.by_number(card.name))
+    cards = [
+        _without_counters(card)
+        if layout is publishing.Layout.PLAIN or _is_refused(_counter_set(card), refused)
+        else card
+        for card in cards
+    ]
+    found = {
+        name: device
+        for card in cards
+        for name, offered in card.offers.items()
+        if not _is_refused(device := _device(card, offered), refused)
+    }
+    if refused:
+        cards = [
+            dataclasses.replace(
+                card, offers={name: one for name, one in card.offers.items() if name in found}
+            )
+            for card in cards
+        ]
+    sets = {card.name: _counter_set(card) for card in cards if card.counters}
+    return Listing(tuple(cards), found, sets, layout, refused)
+
+
+def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Content, ...]:
+    """The content of the node's slices, in publishing order.
+
+    A device that a claim holds stays listed when it can no longer be offered, so that whoever
+    looks for it finds it: as it was, and with a taint if its GPU is gone.
+    """
+    groups = _Groups(listed, state, policy)
+    if listed.layout is publishing.Layout.COMBINED:
+        return groups.combined()
+    return (*_counter_slices(list(listed.sets.values())), *groups.contents())
+
+
+def is_partition(offered: devices.Offer) -> bool:
+    """Whether it is one that is made for a claim."""
+    return offered.spot is not None and offered.instance is None
+
+
+def taken(held: Collection[str], cards: Sequence[catalog.Card]) -> packing.Taken:
+    """What claims, and instances of others, take of each card, by its name."""
+    found: dict[str, set[mig.Spot | None]] = {
+        card.name: {one.spot for one in card.foreign} for card in cards
+    }
+    for card in cards:
+        if card.name in held:
+            found[card.name].add(None)
+        found[card.name] |= {
+            offered.spot for name, offered in card.offers.items() if name in held and offered.spot
+        }
+    return found
+
+
+class _Groups:
+    """The node's devices by what they are, each group in its order."""
+
+    def __init__(self, listed: Listing, state: State, policy: Policy) -> None:
+        cards = listed.cards
+        self._listed = listed
+        self._cards = cards
+        self._state = state
+        self._policy = policy
+        self._positions = {device.name: at for at, device in enumerate(state.published)}
+        self._taken = taken(state.held, cards)
+        self._kept = self._kept_devices()
+        # An order of what nobody is offered is not worked out.
+        cut = {devices.card_of(name) for name in self._kept}
+        cut |= {
+            card.name
+            for card in cards
+            if any(offered.spot is not None for offered in card.offers.values())
+        }
+        self._gpus = [
+            (card.name, card.gpu.profiles)
+            for card in cards
+            if card.gpu.profiles and card.name in cut
+        ]
+
+    def contents(self) -> tuple[publishing.Content, ...]:
+        """Slices by profile, smallest first; then whole GPUs."""
+        chunks = [*self._partitions(), *self._rest()]
+        return tuple(publishing.Content(tuple(chunk)) for chunk in chunks if chunk)
+
+    def combined(self) -> tuple[publishing.Content, ...]:
+        """A slice for each GPU with counters, which holds them too; then the other devices."""
+        sets = self._listed.sets
+        by_card: dict[str, list[slices.Device]] = {name: [] for name in sets}
+        others: list[slices.Device] = []
+        for device in (one for chunk in (*self._partitions(), *self._rest()) for one in chunk):
+            by_card.get(_set_of(device), others).append(device)
+        return (
+            *(publishing.Content(tuple(by_card[name]), (sets[name],)) for name in sets),
+            *(publishing.Content(tuple(chunk)) for chunk in publishing.chunks(others)),
+        )
+
+    def _partitions(self) -> Iterator[list[slices.Device]]:
+        fitting = self._fitting()
+        kept = {name: device for name, device in self._kept.items() if _is_mig(device)}
+        for group in packing.order(self._policy.order, self._gpus, self._taken):
+            found = self._devices_of(group, kept)
+            for chunk in self._cut(found):
+                yield self._settled(chunk, fitting)
+        # What is kept of GPUs that do not tell their profiles any more.
+        yield from publishing.chunks([kept[name] for name in sorted(kept)])
+
+    def _cut(self, found: Sequence[tuple[str, slices.Device]]) -> Iterator[list[slices.Device]]:
+        """Chunks that fit a slice. The turns of GPUs go on from one to the next; nobody moves."""
+        if self._listed.layout is publishing.Layout.COMBINED or self._policy.order != "spread":
+            return _by_cards(found, self._listed.layout)
+        return publishing.chunks([device for _, device in found])
+
+    def _devices_of(
+        self, group: packing.Group, kept: dict[str, slices.Device]
+    ) -> list[tuple[str, slices.Device]]:
+        """The group's devices with their cards; those of `kept` that belong to it are moved."""
+        found = []
+        for card_name, spot in group.members:
+            if spot is None or group.profile is None:
+                continue
+            name = devices.mig_device_name(card_name, group.profile, spot)
+            device = self._listed.devices.get(name)
+            if device is not None:
+                found.append((card_name, device))
+            elif name in kept:
+                found.append((card_name, kept[name]))
+            kept.pop(name, None)
+        return found
+
+    def _rest(self) -> Iterator[list[slices.Device]]:
+        whole = {
+            name: self._listed.devices[name]
+            for card in self._cards
+            for name, offered in card.offers.items()
+            if offered.spot is None
+        }
+        whole |= {name: device for name, device in self._kept.items() if not _is_mig(device)}
+        # By their numbers, not by minors: these change with a boot, and nobody is to move then.
+        names = sorted(whole, key=devices.by_number, reverse=bool(self._listed.sets))
+        ordered = [whole[name] for name in names]
+        yield from publishing.chunks(ordered)
+
+    def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:
+        """The chunk in the published order, where that is as good or a new one has to wait."""
+        names = [device.name for device in chunk]
+        if not all(name in self._positions for name in names):
+            return chunk
+        before = sorted(names, key=lambda name: self._positions[name])
+        if self._policy.may_reorder:
+            before = list(packing.settle(before, names, fitting))
+        by_name = {device.name: device for device in chunk}
+        return [by_name[name] for name in before]
+
+    def _fitting(self) -> frozenset[str]:
+        """The partitions that could be made now."""
+        by_name = {card.name: card.gpu for card in self._cards}
+        return frozenset(
+            devices.mig_device_name(card, profile.name, spot)
+            for card, spot in packing.fitting(self._gpus, self._taken)
+            for profile in by_name[card].profiles
+            if spot is not None and profile.id == spot.profile_id
+        )
+
+    def _kept_devices(self) -> dict[str, slices.Device]:
+        """What is held and not offered any more."""
+        offered = {name for card in self._cards for name in card.offers}
+        known = {device.name: device for device in self._state.published}
+        there = {card.name for card in self._cards}
+        kept = {}
+        for name in sorted(set(self._state.held) - offered):
+            device = known.get(name)
+            if name in self._state.lost:
+                gone = self._state.lost[name]
+                device = attributes.device(gone.gpu) if gone.spot is None else (
+                    device or attributes.partition(gone)
+                )  # fmt: skip
+            if device is None:
+                continue
+            if _set_of(device) not in self._listed.sets:
+                # A set that is not there would make the whole pool invalid.
+                device = _without(device, "consumesCounters")
+            # It was tainted if its GPU was gone earlier, and that may be back.
+            device = _without(device, "taints")
+            forms = [device]
+            if devices.card_of(device.name) not in there:
+                forms.insert(0, _tainted(device, f"{self._policy.driver_name}/gpu-lost"))
+            form = next((one for one in forms if not self._is_refused(one)), None)
+            if form is not None:
+                kept[name] = form
+        return kept
+
+    def _is_refused(self, device: slices.Device) -> bool:
+        return _is_refused(device, self._listed.refused)
+
+
+def _device(card: catalog.Card, offered: devices.Offer) -> slices.Device:
+    if offered.spot is None:
+        device = attributes.device(offered.gpu, partitionable=bool(card.counters))
+        amounts: Mapping[str, int] = card.counters
+    else:
+        device = attributes.partition(offered)
+        amounts = (
+            placements.consumption(offered.gpu.profiles, offered.profile, offered.spot.placement)
+            if offered.profile is not None and offered.instance is None
+            else {}
+        )
+    if card.division is not None:
+        device = shares.shareable(device, card.division)
+    return _consuming(device, card.name, amounts) if card.counters and amounts else device
+
+
+def _is_refused(part: slices.Device | publishing.CounterSet, refused: Collection[str]) -> bool:
+    """Whether the API server is known to refuse it as it is."""
+    if not refused:
+        return False
+    if isinstance(part, slices.Device):
+        return refusals.mark(slices.format_device(part)) in refused
+    return refusals.mark(publishing.format_counter_set(part)) in refused
+
+
+def _without_counters(card: catalog.Card) -> catalog.Card:
+    """Without counters partitions would be given out on top of each other."""
+    left = {name: offered for name, offered in card.offers.items() if not is_partition(offered)}
+    return dataclasses.replace(card, offers=left, counters={})
+
+
+def _counter_set(card: catalog.Card) -> publishing.CounterSet:
+    return publishing.CounterSet(COUNTER_SET.format(card=card.name), _quantities(card.counters))
+
+
+def _counter_slices(sets: Sequence[publishing.CounterSet]) -> Iterator[publishing.Content]:
+    for start in range(0, len(sets), publishing.MAX_COUNTER_SETS):
+        most = start + publishing.MAX_COUNTER_SETS
+        yield publishing.Content(counter_sets=tuple(sets[start:most]))
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, quantities.Quantity]:
+    return {
+        name: quantities.of_bytes(amount * 2**20)
+        if name == "memory"
+        else quantities.of_amount(amount, quantities.Format.DECIMAL_SI)
+        for name, amount in amounts.items()
+    }
+
+
+def _consuming(device: slices.Device, card: str, amounts: Mapping[str, int]) -> slices.Device:
+    counters = {name: {"value": str(q)} for name, q in sorted(_quantities(amounts).items())}
+    entry = {"counterSet": COUNTER_SET.format(card=card), "counters": counters}
+    return dataclasses.replace(device, extra={**device.extra, "consumesCounters": [entry]})
+
+
+def _by_cards(
+    found: Sequence[tuple[str, slices.Device]], layout: publishing.Layout
+) -> Iterator[list[slices.Device]]:
+    """Chunks that fit a slice, cut between GPUs, so that an order changes inside one slice only."""
+    if layout is publishing.Layout.COMBINED:
+        yield [device for _, device in found]
+        return
+    counts: dict[str, int] = {}
+    for card, _ in found:
+        counts[card] = counts.get(card, 0) + 1
+    chunk_of: dict[str, int] = {}
+    chunk, size = 0, 0
+    for card in sorted(counts, key=devices.by_number):
+        if size and size + counts[card] > publishing.MAX_DEVICES_RESTRICTED:
+            chunk, size = chunk + 1, 0
+        chunk_of[card], size = chunk, size + counts[card]
+    for number in range(chunk + 1):
+        yield [device for card, device in found if chunk_of[card] == number]
+
+
+def _is_mig(device: slices.Device) -> bool:
+    return devices.parse_mig_device_name(device.name) is not None
+
+
+def _set_of(device: slices.Device) -> str:
+    """The card whose counters a device consumes; empty where it consumes none."""
+    for entry in device.extra.get("consumesCounters") or ():
+        return str(entry["counterSet"]).removesuffix(COUNTER_SET.format(card=""))
+    return ""
+
+
+def _without(device: slices.Device, field: str) -> slices.Device:
+    left = {key: value for key, value in device.extra.items() if key != field}
+    return dataclasses.replace(device, extra=left)
+
+
+def _tainted(device: slices.Device, key: str) -> slices.Device:
+    taint = {"key": key, "effect": "NoSchedule"}
+    return dataclasses.replace(device, extra={**device.extra, "taints": [taint]})

@@ -1,0 +1,306 @@
+"""Claims of a pod + what a node sees + what is in use -> devices, or why there are none.
+
+Depth-first, the first full solution wins, devices in publishing order: the structured allocator of
+Kubernetes 1.36 (`structured/internal/incubating`). A device with a field that is not known here is
+refused and named, never handed out.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from dra_driver.logic.scheduling import (
+    candidacy,
+    capacities,
+    constraints,
+    demand,
+    emulation,
+    hurdles,
+    pools,
+    reservations,
+    results,
+    shortfalls,
+    usage,
+)
+from dra_driver.model import claims, nodes
+
+MAX_STEPS = 500_000
+"""Devices looked at in one search. The real scheduler stops after 10 seconds instead."""
+
+Shortfalls = tuple[shortfalls.Shortfall, ...]
+
+_BEST_RANK = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """Allocations in the order of the claims, or None.
+
+    `score` is how well `firstAvailable` lists were met; higher is better (kubernetes 1.35).
+    """
+
+    allocations: tuple[claims.Allocation, ...] | None
+    score: int = 0
+
+
+def allocate(
+    plan: demand.Plan,
+    *,
+    node: nodes.Node,
+    inventory: pools.Inventory,
+    in_use: usage.InUse,
+    share_ids: results.ShareIds,
+    behaviour: emulation.Emulation = emulation.FIXED,
+    max_steps: int = MAX_STEPS,
+) -> Outcome:
+    """Devices on `node` for all claims of a plan together; `in_use` is what others have.
+
+    Raises:
+        demand.Aborted: an error that stops the pod on every node: an expression that fails on a
+            device, All with an incomplete pool or a broken constraint, more than 32 devices for a
+            claim, a search without end.
+    """
+    search = _Search(plan, node, inventory.seen(node), in_use, behaviour, max_steps)
+    search.prepare(inventory)
+    if not search.run():
+        return Outcome(None)
+    chosen = search.chosen
+    return Outcome(
+        tuple(
+            results.allocation(item.claim, of_claim, node, share_ids)
+            for item, of_claim in zip(plan, chosen, strict=True)
+        ),
+        score=sum(
+            _BEST_RANK - want.rank
+            for of_claim in chosen
+            for want in dict.fromkeys(item.want for item in of_claim)
+            if "/" in want.name
+        ),
+    )
+
+
+def diagnose(
+    plan: demand.Plan,
+    *,
+    node: nodes.Node,
+    inventory: pools.Inventory,
+    in_use: usage.InUse,
+    behaviour: emulation.Emulation = emulation.FIXED,
+) -> Shortfalls:
+    """What was short on a node on which `allocate` found nothing."""
+    seen = inventory.pools(node)
+    free = reservations.Reservations(seen, in_use, behaviour)
+    return shortfalls.diagnose(plan, node=node, seen=seen, free=free)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """How far the search is. `want` is None as long as no alternative was picked."""
+
+    claim: int = 0
+    request: int = 0
+    want: demand.Want | None = None
+    taken: int = 0
+    start: int = 0
+
+
+_Choices = Iterator[_Place | None]
+"""The places that a choice leads to; each is undone when the next is asked for. None: all done."""
+
+_UNKNOWN, _MEANT, _NOT_MEANT = 0, 1, 2
+"""Whether a request means a device, as far as selectors and the node go."""
+
+_Fit = capacities.Amounts | None
+"""What a request takes of a device that it means; None if it does not mean it."""
+
+
+class _Search:
+    """One depth-first search. The stack is explicit: a pod may ask for hundreds of devices."""
+
+    def __init__(
+        self,
+        plan: demand.Plan,
+        node: nodes.Node,
+        seen: pools.Seen,
+        in_use: usage.InUse,
+        behaviour: emulation.Emulation,
+        max_steps: int,
+    ) -> None:
+        self._plan = plan
+        self._node = node
+        self._seen = seen
+        self._reservations = reservations.Reservations(seen.pools, in_use, behaviour)
+        self._constraints = [
+            [constraints.Attribute(constraint, behaviour) for constraint in item.claim.constraints]
+            for item in plan
+        ]
+        self._meant = {want: seen.answers(want.question) for item in plan for want in item.wants}
+        self._fits: dict[tuple[demand.Want, int], _Fit] = {}
+        self.chosen: list[list[results.Chosen]] = [[] for _ in plan]
+        self._counted: list[bool] = []
+        self._everything: dict[demand.Want, list[int]] = {}
+        self._least: list[list[int]] = []
+        self._steps = self._max_steps = max_steps
+
+    def prepare(self, inventory: pools.Inventory) -> None:
+        """Look up all devices where All asks for them, and check the number of devices."""
+        for want in self._meant:
+            if want.spec.mode == claims.ALL:
+                unusable = inventory.unusable_elsewhere(self._node)
+                self._everything[want] = self._all_of(want, (*self._seen.pools, *unusable))
+        for item in self._plan:
+            least = [min(map(self._count, alternatives)) for alternatives in item.requests]
+            self._least.append([sum(least[number:]) for number in range(len(least) + 1)])
+            _check_size(item, self._least[-1][0])
+
+    def run(self) -> bool:
+        """Search; the solution, if there is one, is in `chosen`."""
+        stack = [self._choices(_Place())]
+        while stack:
+            try:
+                place = next(stack[-1])
+            except StopIteration:
+                stack.pop()
+                continue
+            if place is None:
+                return True
+            stack.append(self._choices(place))
+        return False
+
+    def _choices(self, place: _Place) -> _Choices:
+        if place.claim == len(self._plan):
+            yield None
+            return
+        requests, want = self._plan[place.claim].requests, place.want
+        if place.request == len(requests):
+            yield _Place(place.claim + 1)
+        elif want is None:
+            for alternative in requests[place.request]:
+                if self._may_fit(place, alternative):
+                    yield dataclasses.replace(place, want=alternative)
+        elif place.taken == self._count(want):
+            yield _Place(place.claim, place.request + 1)
+        else:
+            yield from self._devices(place, want)
+
+    def _may_fit(self, place: _Place, want: demand.Want) -> bool:
+        """Whether the alternative has devices, and the rest of the claim room for its devices."""
+        count = self._count(want)
+        rest = self._least[place.claim][place.request + 1]
+        return 0 < count <= demand.MAX_RESULTS - rest - len(self.chosen[place.claim])
+
+    def _devices(self, place: _Place, want: demand.Want) -> _Choices:
+        everything, meant = self._everything.get(want), self._meant[want]
+        if everything is not None:
+            offered: Sequence[int] = everything[place.start : place.start + 1]
+        else:
+            offered = range(place.start, len(self._seen.candidates))
+        several = (want.spec.count or 0) - place.taken > 1
+        for index in offered:
+            if several and _are_too_few(meant, index, want, place):
+                return
+            if meant[index] != _NOT_MEANT and self._take(place.claim, want, index):
+                start = index + 1 if everything is None else place.start + 1
+                yield _Place(place.claim, place.request, want, place.taken + 1, start)
+                self._put_back(place.claim)
+
+    def _take(self, claim: int, want: demand.Want, index: int) -> bool:
+        candidate = self._seen.candidates[index]
+        self._steps -= 1
+        if self._steps < 0:
+            raise demand.Aborted(
+                f"{want}: no answer after {self._max_steps} devices on node {self._node.name}: "
+                "add a selector that leaves fewer devices, or ask for fewer at once"
+            )
+        if self._reservations.is_in_use(want, candidate) or (
+            want.spec.admin_access and not candidate.shareable and self._has(claim, candidate)
+        ):
+            return False
+        fit = self._fit(want, index)
+        if fit is None or not self._reservations.has_room(want, candidate, fit):
+            return False
+        counted = self._reservations.count(want, candidate)
+        if counted is None:
+            return False
+        if hurdles.unusable(want, candidate) or not self._constrain(claim, want, candidate):
+            if counted:
+                self._reservations.uncount(candidate, refused=True)
+            return False
+        self._reservations.take(want, candidate, fit)
+        self.chosen[claim].append(results.Chosen(want, candidate, fit))
+        self._counted.append(counted)
+        return True
+
+    def _constrain(self, claim: int, want: demand.Want, candidate: candidacy.Candidate) -> bool:
+        concerned = [item for item in self._constraints[claim] if item.concerns(want.name)]
+        for index, constraint in enumerate(concerned):
+            if constraint.take(want.name, candidate):
+                continue
+            for earlier in concerned[:index]:
+                earlier.put_back()
+            if want in self._everything:
+                raise demand.Aborted(
+                    f"{want}: allocation mode All takes device {candidate.id}, "
+                    f"which breaks {constraint}: add a selector, or ask for a count"
+                )
+            return False
+        return True
+
+    def _put_back(self, claim: int) -> None:
+        chosen = self.chosen[claim].pop()
+        for constraint in self._constraints[claim]:
+            if constraint.concerns(chosen.want.name):
+                constraint.put_back()
+        self._reservations.put_back(chosen.want, chosen.candidate)
+        if self._counted.pop():
+            self._reservations.uncount(chosen.candidate, refused=False)
+
+    def _has(self, claim: int, candidate: candidacy.Candidate) -> bool:
+        return any(candidate is item.candidate for item in self.chosen[claim])
+
+    def _fit(self, want: demand.Want, index: int) -> _Fit:
+        candidate, meant = self._seen.candidates[index], self._meant[want]
+        if meant[index] == _UNKNOWN:
+            hurdle = hurdles.unselected(want, candidate, self._node)
+            meant[index] = _MEANT if hurdle is None else _NOT_MEANT
+        if meant[index] == _NOT_MEANT:
+            return None
+        if (want, index) not in self._fits:
+            share = hurdles.share(want, candidate)
+            self._fits[want, index] = None if isinstance(share, hurdles.Hurdle) else share
+        return self._fits[want, index]
+
+    def _count(self, want: demand.Want) -> int:
+        everything = self._everything.get(want)
+        return len(everything) if everything is not None else want.spec.count or 0
+
+    def _all_of(self, want: demand.Want, seen: Sequence[pools.Pool]) -> list[int]:
+        for pool in seen:
+            if pool.defect:
+                raise demand.Aborted(
+                    f"{want}: allocation mode All needs every pool that node {self._node.name} "
+                    f"sees, but pool {pool} is {pool.defect}: wait until its driver is done"
+                )
+        return [
+            index
+            for index, candidate in enumerate(self._seen.candidates)
+            if (fit := self._fit(want, index)) is not None
+            and self._reservations.has_room(want, candidate, fit)
+        ]
+
+
+def _are_too_few(meant: bytearray, start: int, want: demand.Want, place: _Place) -> bool:
+    """Whether from `start` on there are fewer devices than a count asks for still.
+
+    Only once all are known: one that is not may be the one whose selector fails with an error.
+    """
+    left = len(meant) - start - meant.count(_NOT_MEANT, start)
+    return left < (want.spec.count or 0) - place.taken and meant.find(_UNKNOWN, start) < 0
+
+
+def _check_size(item: demand.ClaimPlan, least: int) -> None:
+    if least > demand.MAX_RESULTS:
+        ref = item.claim.ref
+        raise demand.Aborted(
+            f"claim {ref.namespace}/{ref.name} asks for {least} devices; "
+            f"allowed are {demand.MAX_RESULTS}: split it into several claims"
+        )

@@ -1,0 +1,99 @@
+"""Chosen devices -> `status.allocation`: results, the configs that apply, the nodes it ties to.
+
+Source: Kubernetes 1.36 `structured/internal/incubating/allocator_incubating.go`, the end of
+Allocate and createNodeSelector.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+from dra_driver.logic.scheduling import candidacy, capacities, demand
+from dra_driver.model import claims, nodes
+
+ShareIds = Callable[[], str]
+"""Gives a new random UUID, in lower case, at each call."""
+
+_CONDITIONS = ("bindingConditions", "bindingFailureConditions")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen:
+    """A device for a request; of one that can be shared, how much of each capacity."""
+
+    want: demand.Want
+    candidate: candidacy.Candidate
+    taken: capacities.Amounts
+
+
+def allocation(
+    claim: claims.ResourceClaim,
+    chosen: Sequence[Chosen],
+    node: nodes.Node,
+    share_ids: ShareIds,
+) -> claims.Allocation:
+    """The allocation of one claim; `chosen` in the order of its requests."""
+    return claims.Allocation(
+        results=tuple(_result(item, share_ids) for item in chosen),
+        configs=(*_class_configs(chosen), *_claim_configs(claim, chosen)),
+        node_selector=_node_selector([item.candidate for item in chosen], node),
+    )
+
+
+def _result(item: Chosen, share_ids: ShareIds) -> claims.Result:
+    tolerations = item.want.spec.extra.get("tolerations")
+    device = item.candidate.device.extra
+    extra = {"tolerations": tolerations} if tolerations else {}
+    extra |= {name: list(device[name]) for name in _CONDITIONS if device.get(name)}
+    return claims.Result(
+        request=item.want.name,
+        device=item.candidate.id,
+        admin_access=item.want.spec.admin_access,
+        share_id=share_ids() if item.candidate.shareable else None,
+        extra=extra,
+        consumed_capacity=item.taken,
+    )
+
+
+def _class_configs(chosen: Sequence[Chosen]) -> Iterator[claims.OpaqueConfig]:
+    """Each class once, for the requests that use it."""
+    wants = [item.want for item in chosen]
+    classes = {want.device_class.name: want.device_class for want in wants}
+    for name, device_class in classes.items():
+        users = dict.fromkeys(want.name for want in wants if want.device_class.name == name)
+        for config in device_class.configs:
+            yield dataclasses.replace(config, requests=tuple(users), source=claims.FROM_CLASS)
+
+
+def _claim_configs(
+    claim: claims.ResourceClaim, chosen: Sequence[Chosen]
+) -> Iterator[claims.OpaqueConfig]:
+    """In the order of the claim; one with `requests` once for each of them that it concerns."""
+    names = {item.want.name for item in chosen}
+    for config in claim.configs:
+        concerned = sum(
+            request.name in config.requests
+            or any(name in config.requests for name in _chosen_names(request, names))
+            for request in claim.requests
+        )
+        for _ in range(concerned if config.requests else 1):
+            yield dataclasses.replace(config, source=claims.FROM_CLAIM)
+
+
+def _chosen_names(request: claims.Request, names: set[str]) -> set[str]:
+    return {request.result_name(alternative) for alternative in request.alternatives} & names
+
+
+def _node_selector(chosen: Sequence[candidacy.Candidate], node: nodes.Node) -> claims.Json | None:
+    if any(
+        candidate.node_name is not None or candidate.device.extra.get("bindsToNode")
+        for candidate in chosen
+    ):
+        return nodes.only(node.name)
+    merged: dict[str, list[claims.Json]] = {}
+    for candidate in chosen:
+        for term in (candidate.node_selector or {}).get("nodeSelectorTerms") or ():
+            for field in ("matchExpressions", "matchFields"):
+                for requirement in term.get(field) or ():
+                    if requirement not in (known := merged.setdefault(field, [])):
+                        known.append(requirement)
+    return {"nodeSelectorTerms": [merged]} if merged else None

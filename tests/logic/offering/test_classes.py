@@ -1,0 +1,54 @@
+"""The classes that come with the driver."""
+
+import pathlib
+
+import pytest
+
+from dra_driver.adapters import documents
+from dra_driver.logic.offering import classes
+from dra_driver.model import sharing
+
+DEPLOYED = pathlib.Path(__file__).parents[3] / "deploy" / "device-classes.yaml"
+
+
+def test_the_classes_are_those_that_are_applied_to_a_real_cluster():
+    assert list(classes.device_classes("gpu.nvidia.com")) == documents.load_all(DEPLOYED)
+
+
+@pytest.mark.parametrize(
+    ("name", "device_type"),
+    [("gpu.example.com", "gpu"), ("mig.example.com", "mig"), ("vfio.gpu.example.com", "vfio")],
+)
+def test_another_driver_name_is_in_the_class_s_name_and_selector(name, device_type):
+    made = {body["metadata"]["name"]: body for body in classes.device_classes("gpu.example.com")}
+    assert list(made) == [
+        "gpu.example.com",
+        "mig.example.com",
+        "vfio.gpu.example.com",
+        "shared.gpu.example.com",
+        "shared-mps.gpu.example.com",
+        "exclusive.gpu.example.com",
+    ]
+    assert made[name]["spec"]["selectors"][0]["cel"]["expression"] == (
+        "device.driver == 'gpu.example.com' && "
+        f"device.attributes['gpu.example.com'].type == '{device_type}'"
+    )
+
+
+@pytest.mark.parametrize("driver", ["gpu.nvidia.com", "gpu.example.com"])
+def test_the_names_are_those_of_all_classes(driver):
+    made = classes.device_classes(driver)
+    assert classes.names(driver) == {body["metadata"]["name"] for body in made}
+
+
+def test_a_driver_whose_name_does_not_begin_with_gpu_has_the_type_in_front_of_it():
+    names = list(classes.types("nvidia.example.com"))
+    assert names == ["nvidia.example.com", "mig.nvidia.example.com", "vfio.nvidia.example.com"]
+
+
+def test_the_classes_of_one_type_are_the_peer_s():
+    assert classes.types("gpu.nvidia.com") == {
+        "gpu.nvidia.com": sharing.DeviceType.GPU,
+        "mig.nvidia.com": sharing.DeviceType.MIG,
+        "vfio.gpu.nvidia.com": sharing.DeviceType.VFIO,
+    }

@@ -1,0 +1,68 @@
+"""What the kubelet is told of devices."""
+
+from dra_driver.logic.preparing import device_health
+from dra_driver.model import prepared
+
+MIG, OTHER_MIG = "gpu-0-mig-1g10gb-19-6", "gpu-1-mig-1g10gb-19-6"
+OFFERED = {"gpu-0": "gpu-0", MIG: "gpu-0"}
+
+
+def record(*names, uid="u1", **fields):
+    devices = tuple(
+        prepared.PreparedDevice(requests=("gpu",), pool="node-1", device=name, cdi_ids=())
+        for name in names
+    )
+    return prepared.Record(
+        uid=uid, namespace="team-a", name=f"claim-{uid}", phase=prepared.Phase.COMPLETED,
+        boot_id="boot", devices=devices, **fields,
+    )  # fmt: skip
+
+
+def with_daemon(domain, *names, uid="u1"):
+    use = prepared.MpsUse(domain=domain, keys=names, devices=names)
+    return record(*names, uid=uid, sharing=prepared.Sharing(mps=(use,)))
+
+
+def test_all_devices_that_can_be_handed_out_are_told_of_in_order():
+    told = device_health.of_node({"gpu-1": "gpu-1", "gpu-0": "gpu-0"}, (), ())
+    assert list(told.items()) == [("gpu-0", None), ("gpu-1", None)]
+
+
+def test_a_device_whose_gpu_is_gone_cannot_be_used():
+    told = device_health.of_node({"gpu-0": "gpu-0"}, ("gpu-1", OTHER_MIG), ())
+    assert told["gpu-0"] is None
+    assert told["gpu-1"] == told[OTHER_MIG] == device_health.GONE
+
+
+def test_where_no_gpu_answers_the_reason_is_told():
+    told = device_health.of_node({}, ("gpu-0",), [record("gpu-0", "gpu-7")], problem="no driver")
+    assert told == {"gpu-0": "no driver", "gpu-7": "no driver"}
+
+
+def test_a_claim_s_device_is_told_of_though_it_is_not_offered():
+    held = [record("gpu-0-mig-2g20gb-14-0")]
+    assert device_health.of_node(OFFERED, (), held)["gpu-0-mig-2g20gb-14-0"] is None
+
+
+def test_a_claim_s_device_whose_gpu_does_not_answer_cannot_be_used():
+    told = device_health.of_node(OFFERED, (), [record("gpu-1", OTHER_MIG)])
+    assert told["gpu-1"] == told[OTHER_MIG] == device_health.SILENT
+
+
+def test_a_device_whose_daemon_is_down_is_told_with_the_claims_that_have_it():
+    known = [with_daemon("d1", "gpu-0", uid="u2"), with_daemon("d1", "gpu-0", uid="u1")]
+    told = device_health.of_node(OFFERED, (), known, down={"d1": "it is gone"})
+    assert told == {"gpu-0": "it is gone (claims team-a/claim-u1, team-a/claim-u2)", MIG: None}
+
+
+def test_a_gpu_that_is_gone_is_told_before_a_daemon_that_went_with_it():
+    known = [with_daemon("d1", "gpu-1")]
+    told = device_health.of_node(OFFERED, ("gpu-1",), known, down={"d1": "it is gone"})
+    assert told["gpu-1"] == device_health.GONE
+
+
+def test_a_daemon_that_no_claim_has_any_more_is_nothing():
+    assert device_health.of_node(OFFERED, (), (), down={"d1": "it is gone"}) == {
+        "gpu-0": None,
+        MIG: None,
+    }

@@ -1,0 +1,192 @@
+"""What is to be in `status.devices` of a claim, and whether that has to be written."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dra_driver import errors
+from dra_driver.logic.preparing import device_status
+
+DRIVER = "gpu.nvidia.com"
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+SHARE, OTHER_SHARE = "0f0e0d0c-0b0a-4908-8706-050403020100", "ffffffff-0b0a-4908-8706-050403020100"
+
+
+def claim(*devices, reported=(), **metadata):
+    """A claim with these devices; one is a name, or fields of the result."""
+    results = [
+        {"request": "gpu", "driver": DRIVER, "pool": "node-1"}
+        | ({"device": device} if isinstance(device, str) else device)
+        for device in devices
+    ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": "c",
+            "namespace": "ns",
+            "uid": "uid-1",
+            "resourceVersion": "7",
+            "managedFields": [],
+            **metadata,
+        },
+        "spec": {},
+        "status": {"allocation": {"devices": {"results": results}}, "devices": list(reported)},
+    }
+
+
+def report(device="gpu-0", *, ready=True, **fields):
+    reason = fields.pop("reason", "Prepared")
+    return device_status.DeviceReport(
+        pool="node-1", device=device, ready=ready, reason=reason, **fields
+    )
+
+
+def wanted(body, *reports, now=EARLY):
+    return device_status.wanted(body, DRIVER, reports, now=now)
+
+
+def test_an_entry_has_the_condition_and_the_data():
+    data = {"uuid": "MIG-1", "gpuInstanceId": 3, "computeInstanceId": 0, "serial": None}
+    (entry,) = wanted(claim("gpu-0"), report(message="ready to use", data=data))
+    assert entry == {
+        "driver": DRIVER,
+        "pool": "node-1",
+        "device": "gpu-0",
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Prepared",
+                "message": "ready to use",
+                "lastTransitionTime": EARLY,
+            }
+        ],
+        "data": {"uuid": "MIG-1", "gpuInstanceId": 3, "computeInstanceId": 0},
+    }
+
+
+def test_a_device_that_is_not_ready_says_so_and_has_no_empty_data():
+    (entry,) = wanted(claim("gpu-0"), report(ready=False, reason="Lost"))
+    assert entry["conditions"][0]["status"] == "False"
+    assert "data" not in entry
+
+
+def test_the_generation_of_the_claim_is_observed_where_it_has_one():
+    (entry,) = wanted(claim("gpu-0", generation=4), report())
+    assert entry["conditions"][0]["observedGeneration"] == 4
+
+
+def test_only_devices_that_the_claim_has_get_an_entry():
+    body = claim("gpu-0", {"device": "gpu-1", "driver": "nic.example.com"}, {"device": "gpu-2"})
+    reports = [report("gpu-0"), report("gpu-1"), report("gpu-2"), report("gpu-3")]
+    assert [entry["device"] for entry in wanted(body, *reports)] == ["gpu-0", "gpu-2"]
+
+
+def test_shares_of_one_device_have_entries_of_their_own():
+    body = claim({"device": "gpu-0", "shareID": SHARE}, {"device": "gpu-0", "shareID": OTHER_SHARE})
+    entries = wanted(body, report(share_id=SHARE), report(share_id=OTHER_SHARE), report())
+    assert [entry["shareID"] for entry in entries] == [SHARE, OTHER_SHARE]
+
+
+def test_what_is_there_already_is_not_written_again():
+    entries = wanted(claim("gpu-0"), report(data={"uuid": "GPU-1"}))
+    there = claim("gpu-0", reported=entries)
+    assert wanted(there, report(data={"uuid": "GPU-1"}), now=LATE) is None
+
+
+def test_nothing_is_written_for_a_claim_whose_devices_are_none_of_ours():
+    assert wanted(claim({"device": "x", "driver": "nic.example.com"}), report("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "time"),
+    [
+        ({"data": {"uuid": "GPU-2"}}, EARLY),
+        ({"message": "other"}, EARLY),
+        ({"reason": "Again"}, EARLY),
+        ({"ready": False}, LATE),
+    ],
+    ids=lambda value: "/".join(value) if isinstance(value, dict) else "",
+)
+def test_a_change_is_written_and_only_another_status_has_another_time(change, time):
+    there = claim("gpu-0", reported=wanted(claim("gpu-0"), report(data={"uuid": "GPU-1"})))
+    (entry,) = wanted(there, report(**{"data": {"uuid": "GPU-1"}} | change), now=LATE)
+    assert entry["conditions"][0]["lastTransitionTime"] == time
+
+
+def test_an_entry_that_is_no_longer_reported_is_left_out():
+    there = claim(
+        "gpu-0", "gpu-1", reported=wanted(claim("gpu-0", "gpu-1"), report(), report("gpu-1"))
+    )
+    assert [entry["device"] for entry in wanted(there, report("gpu-1"))] == ["gpu-1"]
+    assert wanted(there) == ()
+
+
+def test_what_others_have_added_to_an_entry_is_no_reason_to_write():
+    (entry,) = wanted(claim("gpu-0"), report())
+    entry["conditions"].insert(0, {"type": "example.com/Checked", "status": "True"})
+    other = {"driver": "nic.example.com", "pool": "p", "device": "d"}
+    there = claim("gpu-0", reported=[other, entry | {"networkData": {"interfaceName": "eth0"}}])
+    assert wanted(there, report(), now=LATE) is None
+
+
+def test_data_that_is_longer_than_the_api_takes_is_refused_by_its_device():
+    with pytest.raises(errors.Rejected, match=r"device 'gpu-0': data has \d+ bytes .* 10240"):
+        wanted(claim("gpu-0"), report(data={"x": "y" * 10 * 1024}))
+    (entry,) = wanted(claim("gpu-0"), report(data={"x": "y" * (10 * 1024 - 9)}))
+    assert len(json.dumps(entry["data"])) == 10 * 1024
+
+
+def test_what_is_applied_is_bound_to_the_object_that_was_read():
+    body = claim("gpu-0")
+    entries = wanted(body, report())
+    assert device_status.application(body, entries) == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "uid-1", "resourceVersion": "7"},
+        "status": {"devices": list(entries)},
+    }
+    assert "status" not in device_status.application(body, ())
+
+
+def test_entries_that_the_server_left_out_have_not_arrived():
+    body = claim("gpu-0", "gpu-1")
+    entries = wanted(body, report(), report("gpu-1"))
+    assert device_status.arrived(claim("gpu-0", reported=entries), DRIVER, entries)
+    assert not device_status.arrived(claim("gpu-0", reported=entries[:1]), DRIVER, entries)
+    assert not device_status.arrived({"status": {}}, DRIVER, entries)
+
+
+NAMES = st.sampled_from(["gpu-0", "gpu-1", "gpu-2"])
+REPORTS = st.lists(
+    st.builds(
+        report,
+        NAMES,
+        ready=st.booleans(),
+        share_id=st.sampled_from([None, SHARE]),
+        data=st.dictionaries(st.sampled_from("ab"), st.none() | st.integers() | st.text()),
+    ),
+    max_size=5,
+)
+DEVICES = st.lists(
+    NAMES | st.builds(lambda device: {"device": device, "shareID": SHARE}, NAMES), max_size=5
+)
+
+
+@given(DEVICES, REPORTS, REPORTS)
+def test_what_was_written_once_is_settled_and_never_more_than_the_claim_has(devices, before, after):
+    body = claim(*devices, reported=wanted(claim(*devices), *before) or ())
+    entries = wanted(body, *after, now=LATE)
+    settled = claim(*devices, reported=body["status"]["devices"] if entries is None else entries)
+    assert wanted(settled, *after, now="later still") is None
+    has = {(item["device"], item.get("shareID")) for item in results(body)}
+    told = [(entry["device"], entry.get("shareID")) for entry in entries or ()]
+    assert set(told) <= has
+    assert len(told) == len(set(told))
+
+
+def results(body):
+    return body["status"]["allocation"]["devices"]["results"]

@@ -1,0 +1,112 @@
+import dataclasses
+
+from dra_objects import (
+    DRIVER,
+    GPU_CLASS,
+    alternative,
+    claim,
+    exactly,
+    first_available,
+    gpus,
+    share_ids,
+    slice_of,
+)
+
+from dra_driver.logic.scheduling import placing, pools, scheduling, usage
+from dra_driver.model import claims, nodes, slices
+
+POD = placing.Pod("default", "pod", "u", (), {}, None, (), ())
+A, B, C = (nodes.Node(name) for name in ("node-a", "node-b", "node-c"))
+MODEL = f'device.attributes["{DRIVER}"].model'
+
+
+def view(*published, on=(A, B, C), in_use=None):
+    inventory = pools.Inventory.of(published)
+    used = in_use or usage.InUse()
+    return scheduling.View(inventory, {"gpu": GPU_CLASS}, tuple(on), used, share_ids())
+
+
+def node_slice(node, *devices):
+    return slice_of(*devices, name=f"slice-{node}", pool=node, node=node)
+
+
+def allocated(to, name="bound"):
+    result = claims.Result("gpu", slices.DeviceId(DRIVER, to, "gpu-0"))
+    given = claims.Allocation((result,), node_selector=nodes.only(to))
+    return dataclasses.replace(claim(exactly(), name=name), allocation=given)
+
+
+def test_the_first_node_that_fits_is_taken():
+    found = scheduling.place(
+        POD,
+        [claim(exactly())],
+        view(node_slice("node-b", *gpus(1)), node_slice("node-c", *gpus(1))),
+    )
+    assert isinstance(found, scheduling.Placement)
+    assert found.node == "node-b"
+    assert [item.results[0].device.pool for item in found.allocations] == ["node-b"]
+
+
+def test_the_order_of_the_nodes_decides():
+    published = [node_slice("node-b", *gpus(1)), node_slice("node-c", *gpus(1))]
+    found = scheduling.place(POD, [claim(exactly())], view(*published, on=(C, B)))
+    assert found.node == "node-c"
+
+
+def test_a_claim_that_is_allocated_ties_the_pod_to_its_node():
+    published = [node_slice("node-a", *gpus(2)), node_slice("node-b", *gpus(2))]
+    bound = allocated("node-b")
+    in_use = usage.InUse.of([bound.allocation])
+    found = scheduling.place(
+        POD, [bound, claim(exactly(), name="new")], view(*published, in_use=in_use)
+    )
+    assert found.node == "node-b"
+    ((result,),) = (item.results for item in found.allocations)
+    assert result.device == slices.DeviceId(DRIVER, "node-b", "gpu-1")
+
+
+def test_an_allocation_without_a_node_selector_is_usable_everywhere():
+    anywhere = dataclasses.replace(claim(exactly()), allocation=claims.Allocation(()))
+    assert scheduling.place(POD, [anywhere], view()).node == "node-a"
+
+
+def test_a_refusal_names_the_claims_that_tie_the_pod_to_a_node_that_does_not_take_it():
+    selective = dataclasses.replace(POD, node_labels={"zone": "z"})
+    labelled = nodes.Node("node-b", {"zone": "z"})
+    found = scheduling.place(selective, [allocated("node-a")], view(on=(A, labelled)))
+    assert found == scheduling.Refusal(
+        "0/2 nodes are available: 1 node(s) cannot use the devices that the pod's claims have; "
+        "1 node(s) didn't match Pod's node affinity/selector.",
+        frozenset({claims.ClaimUid("uid-bound")}),
+    )
+
+
+def test_first_available_takes_the_node_with_the_best_alternatives():
+    published = [
+        node_slice("node-a", *gpus(1, model="t4")),
+        node_slice("node-b", *gpus(1, model="h100")),
+        node_slice("node-c", *gpus(1, model="h100")),
+    ]
+    wanted = first_available(
+        "gpu", alternative("best", f'{MODEL} == "h100"'), alternative("good", f'{MODEL} == "t4"')
+    )
+    found = scheduling.place(POD, [claim(wanted)], view(*published))
+    assert found.node == "node-b"
+    assert found.allocations[0].results[0].request == "gpu/best"
+
+
+def test_an_error_refuses_the_pod_on_every_node():
+    published = [node_slice("node-a", *gpus(1)), node_slice("node-b", *gpus(1, model="h100"))]
+    found = scheduling.place(POD, [claim(exactly("gpu", f'{MODEL} == "h100"'))], view(*published))
+    assert isinstance(found, scheduling.Refusal)
+    assert "no such key: model" in found.message
+    assert not found.message.startswith("0/")
+
+
+def test_what_each_node_lacks_is_told():
+    published = [node_slice("node-a", *gpus(1)), node_slice("node-b", *gpus(2))]
+    found = scheduling.place(POD, [claim(exactly(count=3))], view(*published, on=(A, B)))
+    assert found.message == (
+        '0/2 nodes are available: 2 cannot allocate request "gpu" (3 devices) of claim claim: '
+        "3 devices: 3 free, which is too few."
+    )
