@@ -18,7 +18,7 @@ from dra_driver import (
     telemetry,
     webhook_settings,
 )
-from dra_driver.adapters import standard_error
+from dra_driver.adapters.console import standard_error
 
 if TYPE_CHECKING:
     from dra_driver.apps import host
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _doctor(options: argparse.Namespace) -> int:
     telemetry.configure(level="error", log_format="console")
-    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import doctor  # noqa: PLC0415 - as above
 
     return doctor.run(
@@ -127,7 +127,7 @@ def _explain(options: argparse.Namespace) -> int:
     if saved and options.kubeconfig is not None:
         options.misused("--kubeconfig and saved files exclude each other: leave one out")
     telemetry.configure(level="error", log_format="console")
-    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import explain  # noqa: PLC0415 - as above
 
     asked = explain.Options(
@@ -143,7 +143,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     telemetry.configure(level="error", log_format="console")
-    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import status  # noqa: PLC0415 - as above
 
     asked = status.Options(
@@ -222,7 +222,7 @@ def _controller(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()
     config = _settings(controller_settings.Controller, options)
     _begin(config)
-    from dra_driver.adapters import kube  # noqa: PLC0415 - only what a command needs
+    from dra_driver.adapters.kube import kube  # noqa: PLC0415 - only what a command needs
     from dra_driver.apps import controller  # noqa: PLC0415 - as above
 
     client = kube.Client(
@@ -251,7 +251,7 @@ def _demo(options: argparse.Namespace) -> int:
         raise errors.Fatal(
             f"the embedded cluster needs {error.name}: pip install 'dra-driver[sim]'"
         ) from error
-    from dra_driver.adapters import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
 
     asked = demo.Options(
         files=tuple(options.file),
@@ -300,7 +300,7 @@ def _kubelet_plugin(options: argparse.Namespace) -> int:
 def _begin(config: settings.Settings) -> None:
     """What goes on until it is told to end has a log, and room for connections."""
     telemetry.configure(level=config.log_level, log_format=config.log_format)
-    from dra_driver.adapters import open_files  # noqa: PLC0415 - only what a command needs
+    from dra_driver.adapters.system import open_files  # noqa: PLC0415 - only what a command needs
 
     open_files.allow_many()
 
@@ -309,7 +309,7 @@ def _settings(model: type[settings.T], options: argparse.Namespace) -> settings.
     path = options.config or os.environ.get(settings.CONFIG_VARIABLE)
     file: Any = None
     if path:
-        from dra_driver.adapters import documents  # noqa: PLC0415 - most have no file
+        from dra_driver.adapters.console import documents  # noqa: PLC0415 - most have no file
 
         file = documents.load_one(pathlib.Path(path))
     flags = {name: getattr(options, name) for name in model.model_fields}

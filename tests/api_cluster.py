@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import reserved_port
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.offering import publishing
 from dra_driver.model import claims
 from dra_driver.sim.api import options as api_options

@@ -18,7 +18,7 @@ import api_cluster
 import chart
 import yaml
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import kubelet, runtime
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import hook_programs
 import plugin_process
 
 from dra_driver import settings
-from dra_driver.adapters import nvml
+from dra_driver.adapters.nvml import nvml
 from dra_driver.apps import doctor, host
 from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim import hardware

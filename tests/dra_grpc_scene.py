@@ -3,7 +3,7 @@
 import contextlib
 import threading
 
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.model import claims, prepared
 
 INFO = dra_grpc.PluginInfo("gpu.nvidia.com", "/p/dra.sock")

@@ -8,7 +8,7 @@ import json
 import sys
 
 from dra_driver import cli
-from dra_driver.adapters import mps_guard
+from dra_driver.adapters.mps import mps_guard
 from dra_driver.apps import mps_daemon, mps_guarding
 
 _NO_SUCH_CALL = 9999

@@ -5,7 +5,7 @@ import http.client
 import json
 import socket
 
-from dra_driver.adapters import http_server
+from dra_driver.adapters.serving import http_server
 
 
 class Scene:

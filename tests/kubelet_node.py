@@ -10,7 +10,7 @@ import scripted_plugin
 import served_api
 from polling import until
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import claim_cache, kubelet, runtime
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dra_driver.adapters import nvml
+from dra_driver.adapters.nvml import nvml
 from dra_driver.logic.offering import catalog, offering, publishing
 from dra_driver.model import devices, mig, slices
 from dra_driver.sim import gpu_operations, gpu_state, gpus

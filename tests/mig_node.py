@@ -8,16 +8,9 @@ import json
 import threading
 
 from dra_driver import settings
-from dra_driver.adapters import (
-    card_names,
-    ledgers,
-    locks,
-    nvml_compute,
-    nvml_mig,
-    patience,
-    processes,
-    records,
-)
+from dra_driver.adapters.disk import card_names, ledgers, records
+from dra_driver.adapters.nvml import nvml_compute, nvml_mig
+from dra_driver.adapters.system import locks, patience, processes
 from dra_driver.apps import (
     attempts,
     device_users,

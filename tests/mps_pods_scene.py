@@ -9,7 +9,8 @@ import pod_kubelet
 import polling
 
 from dra_driver import settings
-from dra_driver.adapters import kube, patience
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.system import patience
 from dra_driver.apps import mps_pods
 from dra_driver.model import mps
 

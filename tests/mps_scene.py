@@ -12,8 +12,9 @@ import threading
 
 import polling
 
-from dra_driver.adapters import driver_root as roots
-from dra_driver.adapters import mps_control, mps_domain, mps_local, patience, pids
+from dra_driver.adapters.driver import driver_root as roots
+from dra_driver.adapters.mps import mps_control, mps_domain, mps_local
+from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 from dra_driver.sim import cuda_program, mps_program
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import api_cluster
 
-from dra_driver.adapters import dra_client, dra_grpc
+from dra_driver.adapters.kubelet import dra_client, dra_grpc
 from dra_driver.model import claims, prepared
 from dra_driver.sim import gpu_faults, gpu_state
 

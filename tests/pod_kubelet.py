@@ -8,7 +8,7 @@ import threading
 
 import polling
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 _PROGRAM = "dra-driver"
 

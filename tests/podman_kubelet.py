@@ -10,7 +10,7 @@ from typing import Any
 
 import pod_kubelet
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 _ENGINE = ("podman", "--runtime", "/usr/sbin/runc", "--cgroup-manager", "cgroupfs")
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")

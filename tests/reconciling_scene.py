@@ -4,7 +4,7 @@ import threading
 
 import api_cluster
 
-from dra_driver.adapters import records
+from dra_driver.adapters.disk import records
 from dra_driver.apps import fetching, reconciling
 from dra_driver.logic.preparing import planning
 from dra_driver.model import prepared

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polling
 
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.model import claims, prepared
 
 DRIVER = "gpu.example.com"

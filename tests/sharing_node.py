@@ -16,20 +16,11 @@ import mig_node
 import polling
 
 from dra_driver import settings
-from dra_driver.adapters import (
-    card_names,
-    driver_programs,
-    ledgers,
-    locks,
-    mps_domain,
-    mps_local,
-    nvidia_smi,
-    nvml_compute,
-    nvml_mig,
-    pids,
-    processes,
-    records,
-)
+from dra_driver.adapters.disk import card_names, ledgers, records
+from dra_driver.adapters.driver import driver_programs
+from dra_driver.adapters.mps import mps_domain, mps_local
+from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_mig
+from dra_driver.adapters.system import locks, pids, processes
 from dra_driver.apps import (
     attempts,
     card_upkeep,

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import records
+from dra_driver.adapters.disk import records
 from dra_driver.apps import device_status, gpu_health, inventory, mps_health
 from dra_driver.logic.preparing import device_health, reports
 from dra_driver.model import claims, prepared

@@ -13,7 +13,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import locks, patience, records
+from dra_driver.adapters.disk import records
+from dra_driver.adapters.system import locks, patience
 from dra_driver.apps import inventory, partitioning, rebuilding, sharing, specs, undoing, waits
 from dra_driver.logic.preparing import cdi, planning
 from dra_driver.model import claims, devices, prepared, shares

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks at what is in the way, which cost next to nothing."""

@@ -8,7 +8,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, nvidia_smi, nvml_compute, nvml_errors
+from dra_driver.adapters.disk import ledgers
+from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_errors
 from dra_driver.model import prepared
 
 Others = Iterable[prepared.Record]

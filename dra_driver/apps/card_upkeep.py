@@ -9,7 +9,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import locks, nvml_compute, patience, records
+from dra_driver.adapters.disk import records
+from dra_driver.adapters.nvml import nvml_compute
+from dra_driver.adapters.system import locks, patience
 from dra_driver.apps import card_settings
 from dra_driver.logic.preparing import planning
 from dra_driver.model import devices, prepared

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dra_driver import controller_settings, errors, telemetry
-from dra_driver.adapters import http_server, kube, kube_reducing
+from dra_driver.adapters.kube import kube, kube_reducing
+from dra_driver.adapters.serving import http_server
 from dra_driver.apps import leading, pages
 from dra_driver.logic.controller import leftovers
 from dra_driver.logic.offering import publishing

@@ -11,7 +11,7 @@ import re
 import time
 
 from dra_driver import telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.offering import publishing
 
 ASK_AGAIN = 300.0

@@ -6,7 +6,9 @@ import pathlib
 from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import mps_domain, patience, stores
+from dra_driver.adapters.disk import stores
+from dra_driver.adapters.mps import mps_domain
+from dra_driver.adapters.system import patience
 from dra_driver.apps import attempts, inventory, restoring, sharing, specs
 from dra_driver.logic.preparing import planning
 from dra_driver.model import prepared

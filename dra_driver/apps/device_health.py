@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from dra_driver.adapters import dra_health
+from dra_driver.adapters.kubelet import dra_health
 from dra_driver.model import texts
 
 LONGEST_MESSAGE = 1024

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import fetching
 from dra_driver.logic.preparing import device_status
 from dra_driver.model import backoff, claims

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import nvml_errors, nvml_mig, processes
+from dra_driver.adapters.nvml import nvml_errors, nvml_mig
+from dra_driver.adapters.system import processes
 from dra_driver.apps import inventory
 from dra_driver.model import prepared
 

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterator
 
 from dra_driver import settings, telemetry
-from dra_driver.adapters import directories
+from dra_driver.adapters.disk import directories
 from dra_driver.apps import node_directories
 
 

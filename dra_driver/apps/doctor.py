@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from dra_driver import errors, settings
-from dra_driver.adapters import standard_error, terminal
+from dra_driver.adapters.console import standard_error, terminal
 from dra_driver.apps import doctor_cluster, doctor_driver, doctor_node, doctor_view, host
 from dra_driver.logic.doctor import diagnosis
 

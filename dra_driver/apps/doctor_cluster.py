@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dra_driver import errors, settings
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import counter_support, share_support
 from dra_driver.logic.doctor import diagnosis
 from dra_driver.logic.offering import publishing

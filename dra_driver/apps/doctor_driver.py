@@ -5,16 +5,10 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from dra_driver import errors, settings
-from dra_driver.adapters import (
-    capabilities,
-    cdi_hook,
-    driver_programs,
-    driver_root,
-    mps_control,
-    nvidia_smi,
-    nvml,
-    sysfs,
-)
+from dra_driver.adapters.driver import capabilities, cdi_hook, driver_programs, driver_root
+from dra_driver.adapters.mps import mps_control
+from dra_driver.adapters.nvml import nvidia_smi, nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import host, time_slice_probe
 from dra_driver.logic.doctor import card_diagnosis, diagnosis
 from dra_driver.logic.preparing import injecting

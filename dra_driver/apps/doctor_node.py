@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterator
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_client, instances, processes, unix_sockets
+from dra_driver.adapters.kubelet import dra_client, unix_sockets
+from dra_driver.adapters.system import instances, processes
 from dra_driver.apps import node_directories
 from dra_driver.logic.doctor import diagnosis
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.logic.doctor import diagnosis
 
 _STYLES = {diagnosis.Level.PROBLEM: "bold red", diagnosis.Level.NOTE: "bold yellow"}

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.apps import explain_view, reading
 from dra_driver.logic.explaining import explaining, targets
 from dra_driver.logic.picturing import snapshots

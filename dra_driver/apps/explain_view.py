@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.logic.explaining import (
     device_hurdles,
     explaining,

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube, kube_reducing, patience
+from dra_driver.adapters.kube import kube, kube_reducing
+from dra_driver.adapters.system import patience
 from dra_driver.logic.offering import publishing
 from dra_driver.logic.preparing import planning
 from dra_driver.model import backoff, claims

@@ -6,15 +6,10 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors, settings
-from dra_driver.adapters import (
-    capabilities,
-    driver_programs,
-    driver_root,
-    mps_local,
-    nvidia_smi,
-    nvml,
-    sysfs,
-)
+from dra_driver.adapters.driver import capabilities, driver_programs, driver_root
+from dra_driver.adapters.mps import mps_local
+from dra_driver.adapters.nvml import nvidia_smi, nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import injection, specs, time_slice_probe
 from dra_driver.model import devices
 

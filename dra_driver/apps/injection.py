@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import capabilities, cdi_hook, driver_root
+from dra_driver.adapters.driver import capabilities, cdi_hook, driver_root
 from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices, driver
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files, ledgers, nvml, sysfs
+from dra_driver.adapters.disk import files, ledgers
+from dra_driver.adapters.nvml import nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import names
 from dra_driver.logic.offering import catalog, naming, sightings
 from dra_driver.logic.preparing import planning

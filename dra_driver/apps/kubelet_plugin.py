@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import dra_grpc, dra_protocol, instances, unix_sockets
+from dra_driver.adapters.kubelet import dra_grpc, dra_protocol, unix_sockets
+from dra_driver.adapters.system import instances
 from dra_driver.apps import awaiting, device_health, serving, succession
 
 if TYPE_CHECKING:
-    from dra_driver.adapters import http_server
+    from dra_driver.adapters.serving import http_server
     from dra_driver.apps import host, node_agent
 
 GRACE_SECONDS = 20.0

@@ -8,7 +8,7 @@ import datetime as dt
 import time
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.controller import leases
 
 LEASES = kube.Resource("coordination.k8s.io", "v1", "leases")

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 from dra_driver.apps import attempts, rebuilding, specs
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims

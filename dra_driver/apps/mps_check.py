@@ -3,7 +3,7 @@
 import pathlib
 
 from dra_driver import errors
-from dra_driver.adapters import mps_domain, mps_local
+from dra_driver.adapters.mps import mps_domain, mps_local
 
 
 def check(file: pathlib.Path) -> None:

@@ -18,17 +18,10 @@ import time
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import (
-    driver_root,
-    files,
-    mounts,
-    mps_control,
-    mps_domain,
-    mps_entrance,
-    mps_log,
-    patience,
-    pids,
-)
+from dra_driver.adapters.disk import files
+from dra_driver.adapters.driver import driver_root
+from dra_driver.adapters.mps import mps_control, mps_domain, mps_entrance, mps_log
+from dra_driver.adapters.system import mounts, patience, pids
 from dra_driver.apps import mps_guarding
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})

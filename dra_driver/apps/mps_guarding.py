@@ -9,7 +9,7 @@ import pathlib
 import time
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import mps_guard
+from dra_driver.adapters.mps import mps_guard
 
 _TELL_SECONDS = 5.0
 _LOOK_SECONDS, _STRICT_LOOK_SECONDS = 0.25, 0.02

@@ -9,7 +9,9 @@ import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import locks, mps_domain, mps_local, patience, records
+from dra_driver.adapters.disk import records
+from dra_driver.adapters.mps import mps_domain, mps_local
+from dra_driver.adapters.system import locks, patience
 from dra_driver.apps import sharing
 from dra_driver.logic.preparing import planning
 from dra_driver.model import mps, prepared

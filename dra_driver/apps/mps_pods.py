@@ -11,7 +11,11 @@ import time
 from collections.abc import Iterator
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import driver_root, files, kube, mps_domain, mps_local, patience
+from dra_driver.adapters.disk import files
+from dra_driver.adapters.driver import driver_root
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.mps import mps_domain, mps_local
+from dra_driver.adapters.system import patience
 from dra_driver.apps import mps_sweeping
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import mps

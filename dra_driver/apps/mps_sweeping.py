@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.model import mps
 
 FIRST_PAUSE = 0.5

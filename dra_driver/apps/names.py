@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import card_names, kube, locks, patience, records
+from dra_driver.adapters.disk import card_names, records
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.system import locks, patience
 from dra_driver.apps import published
 from dra_driver.logic.offering import naming
 from dra_driver.model import claims, devices

@@ -10,18 +10,10 @@ import threading
 from collections.abc import Callable, Iterable
 
 from dra_driver import settings, telemetry
-from dra_driver.adapters import (
-    boots,
-    instances,
-    kube,
-    ledgers,
-    locks,
-    nvml_compute,
-    nvml_mig,
-    patience,
-    processes,
-    records,
-)
+from dra_driver.adapters.disk import ledgers, records
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.nvml import nvml_compute, nvml_mig
+from dra_driver.adapters.system import boots, instances, locks, patience, processes
 from dra_driver.apps import (
     announcing,
     attempts,

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator
 
 from dra_driver import settings
-from dra_driver.adapters import directories
+from dra_driver.adapters.disk import directories
 from dra_driver.logic.doctor import diagnosis
 
 ONLY_ANEW = "Only a new container of the plugin mends that"

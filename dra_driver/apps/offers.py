@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import records
+from dra_driver.adapters.disk import records
 from dra_driver.apps import inventory
 from dra_driver.logic.offering import catalog, naming, offering, packing, publishing
 from dra_driver.model import slices

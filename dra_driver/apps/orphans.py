@@ -7,7 +7,8 @@ claim has one; without it nothing is removed.
 from collections.abc import Callable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files, ledgers, patience, records
+from dra_driver.adapters.disk import files, ledgers, records
+from dra_driver.adapters.system import patience
 from dra_driver.apps import attempts, device_users, inventory, mending, waits
 from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import recounting

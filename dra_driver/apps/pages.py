@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from dra_driver.adapters import http_server
+from dra_driver.adapters.serving import http_server
 
 Page = Callable[[], http_server.Response]
 

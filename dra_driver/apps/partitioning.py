@@ -9,7 +9,9 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import ledgers, nvml_mig, processes
+from dra_driver.adapters.disk import ledgers
+from dra_driver.adapters.nvml import nvml_mig
+from dra_driver.adapters.system import processes
 from dra_driver.logic.offering import catalog
 from dra_driver.model import devices, mig, prepared
 from dra_driver.model import ledgers as ledger_model

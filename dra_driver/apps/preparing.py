@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import locks, patience
+from dra_driver.adapters.system import locks, patience
 from dra_driver.apps import attempts, inventory, releases, turns, waits
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared

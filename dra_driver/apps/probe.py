@@ -1,7 +1,7 @@
 """Whether the kubelet plugin of this node answers: what its container's probes run."""
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_client
+from dra_driver.adapters.kubelet import dra_client
 from dra_driver.apps import node_directories, serving, succession
 
 _SECONDS = 4.0

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.offering import publishing
 from dra_driver.model import slices
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.apps import counter_support, slice_writer
 from dra_driver.logic.offering import publishing
 from dra_driver.model import backoff, slices

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import documents, kube
+from dra_driver.adapters.console import documents
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.picturing import snapshots
 
 Json = dict[str, Any]

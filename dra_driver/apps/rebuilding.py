@@ -7,7 +7,7 @@ containers use. What it is to have is told by the API. The node's GPUs tell of i
 from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import files, records, stores
+from dra_driver.adapters.disk import files, records, stores
 from dra_driver.apps import inventory, specs
 from dra_driver.logic.preparing import cdi, mps_edits, planning
 from dra_driver.model import claims, prepared

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import patience, records
+from dra_driver.adapters.disk import records
+from dra_driver.adapters.system import patience
 from dra_driver.logic.preparing import planning, staleness
 from dra_driver.model import backoff, claims, prepared
 

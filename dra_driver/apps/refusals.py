@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from dra_driver import errors
-from dra_driver.adapters import records
+from dra_driver.adapters.disk import records
 from dra_driver.apps import turns
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports

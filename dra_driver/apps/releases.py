@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 from dra_driver import errors
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 
 MOST_WAITERS = 32
 """Calls that may wait for one card."""

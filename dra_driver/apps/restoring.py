@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 from dra_driver.apps import attempts, inventory, specs
 from dra_driver.logic.preparing import device_numbers, planning
 from dra_driver.model import devices, prepared

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import dra_grpc, patience
+from dra_driver.adapters.kubelet import dra_grpc
+from dra_driver.adapters.system import patience
 from dra_driver.apps import turns
 from dra_driver.model import claims, prepared, texts
 

@@ -6,7 +6,7 @@ drops the field without a word, and each device goes to one claim, whole.
 
 import dataclasses
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.offering import publishing
 from dra_driver.model import slices
 

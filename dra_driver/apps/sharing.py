@@ -10,16 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import (
-    files,
-    ledgers,
-    mps_domain,
-    mps_local,
-    nvidia_smi,
-    nvml_compute,
-    patience,
-    stores,
-)
+from dra_driver.adapters.disk import files, ledgers, stores
+from dra_driver.adapters.mps import mps_domain, mps_local
+from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
+from dra_driver.adapters.system import patience
 from dra_driver.apps import card_settings, waits
 from dra_driver.logic.preparing import cdi, mps_edits, sharing_plan
 from dra_driver.model import mps, prepared, sharing

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.logic.picturing import fitting, occupancy
 
 Keys = Mapping[tuple[str, str], str]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from dra_driver import telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.offering import publishing, refusals
 
 ASK_AGAIN = 300.0

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Protocol
 
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.logic.preparing import cdi
 from dra_driver.model import devices, prepared
 

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 
 from dra_driver import errors
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.apps import reading, status_view
 from dra_driver.logic.picturing import occupancy, snapshots
 

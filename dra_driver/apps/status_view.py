@@ -6,7 +6,7 @@ import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.apps import slice_grid
 from dra_driver.logic.picturing import fitting, occupancy, occupants, snapshots
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_client
+from dra_driver.adapters.kubelet import dra_client
 from dra_driver.apps import awaiting, serving
 
 LOOK_AGAIN = 2.0

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 from dra_driver import errors
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 
 MOST = 32
 """Calls for one claim that may be there at once: each has a worker."""

@@ -5,7 +5,7 @@ written. Order: CDI spec, MPS daemons and settings of GPUs, MIG instances, recor
 """
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import records
+from dra_driver.adapters.disk import records
 from dra_driver.apps import inventory, partitioning, rebuilding, sharing, specs
 from dra_driver.model import prepared
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dra_driver import errors
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 
 
 class Wait(errors.Retryable):

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from dra_driver import errors, telemetry, webhook_settings
-from dra_driver.adapters import http_server, kube, tls
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.serving import http_server, tls
 from dra_driver.apps import pages, webhook_certificates
 from dra_driver.logic.admission import admission
 

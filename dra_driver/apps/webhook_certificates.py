@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dra_driver import errors, telemetry, webhook_settings
-from dra_driver.adapters import certificates, kube, tls
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.serving import certificates, tls
 from dra_driver.model import backoff
 
 Json = dict[str, Any]

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc, kube
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.model import claims, prepared
 from dra_driver.sim import plugins
 

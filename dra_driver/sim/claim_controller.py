@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.logic.scheduling import placing
 from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker
 

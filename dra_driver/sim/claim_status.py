@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Collection
 from typing import Any
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.model import claims
 
 Json = dict[str, Any]

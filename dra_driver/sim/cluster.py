@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import kube, mps_local, unix_sockets
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.kubelet import unix_sockets
+from dra_driver.adapters.mps import mps_local
 from dra_driver.logic.cel import selection
 from dra_driver.logic.offering import classes
 from dra_driver.logic.scheduling import emulation

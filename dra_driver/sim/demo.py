@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from dra_driver import errors
-from dra_driver.adapters import kube, terminal
+from dra_driver.adapters.console import terminal
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.scheduling import emulation
 from dra_driver.sim import cluster, gpu_state, manifests, observing, outcome, podman, runtime
 

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from dra_driver import telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 Json = dict[str, Any]
 

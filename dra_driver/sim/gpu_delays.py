@@ -13,7 +13,7 @@ from typing import Annotated
 import pydantic
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.sim import gpu_files
 
 FILE = "delays.json"

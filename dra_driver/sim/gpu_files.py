@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import pydantic
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 

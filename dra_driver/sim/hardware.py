@@ -5,15 +5,11 @@ import pathlib
 from collections.abc import Mapping
 
 from dra_driver import settings
-from dra_driver.adapters import (
-    driver_programs,
-    driver_root,
-    files,
-    mps_local,
-    nvidia_smi,
-    nvml,
-    sysfs,
-)
+from dra_driver.adapters.disk import files
+from dra_driver.adapters.driver import driver_programs, driver_root
+from dra_driver.adapters.mps import mps_local
+from dra_driver.adapters.nvml import nvidia_smi, nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import host
 from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices

@@ -10,7 +10,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.sim import gpu_errors, gpu_models, gpu_session, gpu_state, gpus
 
 NAME = "host-nvidia-smi"

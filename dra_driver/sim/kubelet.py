@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.sim import claim_cache, events, plugins, runtime
 
 Json = dict[str, Any]

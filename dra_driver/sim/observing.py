@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.model import quantities
 from dra_driver.sim import cluster, outcome, runtime, shared
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.sim import manifests, runtime, shared
 
 Json = dict[str, Any]

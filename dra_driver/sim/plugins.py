@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import dra_client, dra_grpc, dra_protocol
+from dra_driver.adapters.kubelet import dra_client, dra_grpc, dra_protocol
 from dra_driver.model import claims
 
 LOOK_SECONDS = 0.1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.logic.scheduling import binding, emulation, placing, scheduling
 from dra_driver.model import claims
 from dra_driver.sim import claim_status, cluster_state, events, work_queue, worker

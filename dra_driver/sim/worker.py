@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.sim import work_queue
 
 Key = TypeVar("Key")

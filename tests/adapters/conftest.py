@@ -8,7 +8,7 @@ import pytest
 import served_api
 from served_api import CONFIG_MAPS
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 
 @pytest.fixture(scope="module")

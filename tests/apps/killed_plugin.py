@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dra_driver import cli
-from dra_driver.adapters import nvml_mig
+from dra_driver.adapters.nvml import nvml_mig
 from dra_driver.apps import serving
 
 _CHANGING = {"os.rename", "os.remove", "os.chmod", "os.link", "os.truncate"}

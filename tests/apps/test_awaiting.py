@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.apps import awaiting
 
 

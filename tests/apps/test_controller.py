@@ -11,7 +11,7 @@ import pytest
 import webhook_scene
 
 from dra_driver import controller_settings, settings, telemetry
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import controller, leading
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.sim.api import options

@@ -3,7 +3,7 @@
 import api_cluster
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import counter_support
 from dra_driver.logic.offering import publishing
 from dra_driver.sim.api import options

@@ -10,7 +10,7 @@ import grpc
 import polling
 import pytest
 
-from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
 from dra_driver.apps import device_health
 
 MESSAGES = dra_protocol.health

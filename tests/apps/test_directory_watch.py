@@ -9,7 +9,7 @@ import plugin_process
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.adapters import directories
+from dra_driver.adapters.disk import directories
 from dra_driver.apps import directory_watch, node_directories, probe
 
 

@@ -14,7 +14,7 @@ import sharing_claims
 import sharing_node
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.apps import preparing
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION

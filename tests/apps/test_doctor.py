@@ -9,7 +9,7 @@ import doctor_scene
 import pytest
 
 from dra_driver import cli, errors
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps import doctor, doctor_node
 from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim import hardware

@@ -9,7 +9,7 @@ import doctor_scene
 import pytest
 
 from dra_driver import cli
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.apps import doctor_view
 from dra_driver.logic.doctor import diagnosis
 

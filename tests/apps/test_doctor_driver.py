@@ -6,7 +6,7 @@ import doctor_scene
 import hook_programs
 import pytest
 
-from dra_driver.adapters import sysfs
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import doctor_driver
 from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim import gpu_faults

@@ -14,7 +14,9 @@ import driver_trees
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.adapters import driver_programs, mps_control, nvidia_smi, nvml
+from dra_driver.adapters.driver import driver_programs
+from dra_driver.adapters.mps import mps_control
+from dra_driver.adapters.nvml import nvidia_smi, nvml
 from dra_driver.apps import host
 
 VERSION = driver_trees.VERSION

@@ -6,7 +6,9 @@ import dataclasses
 import doctor_scene
 
 from dra_driver import errors
-from dra_driver.adapters import ledgers, nvml, sysfs
+from dra_driver.adapters.disk import ledgers
+from dra_driver.adapters.nvml import nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import host, inventory
 from dra_driver.model import devices, mig, prepared
 from dra_driver.sim import gpu_faults

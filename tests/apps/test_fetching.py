@@ -7,7 +7,8 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.adapters import kube, patience
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.system import patience
 from dra_driver.apps import fetching
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims

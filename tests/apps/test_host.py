@@ -3,7 +3,7 @@
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 from dra_driver.apps import host
 from dra_driver.model import mps
 

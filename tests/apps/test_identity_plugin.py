@@ -5,7 +5,7 @@ import shutil
 import api_cluster
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import gpu_operations, gpu_state
 from dra_driver.sim.api import options
 

@@ -5,7 +5,7 @@ import pytest
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import capabilities, driver_root
+from dra_driver.adapters.driver import capabilities, driver_root
 from dra_driver.apps import injection
 from dra_driver.model import devices, driver, mig
 

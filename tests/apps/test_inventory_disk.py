@@ -9,7 +9,7 @@ import mig_node
 import pytest
 import structlog
 
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.apps import inventory
 from dra_driver.sim import gpu_faults
 

@@ -6,7 +6,9 @@ import api_cluster
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import ledgers, nvml, sysfs
+from dra_driver.adapters.disk import ledgers
+from dra_driver.adapters.nvml import nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.apps import inventory
 from dra_driver.logic.offering import offering, publishing
 from dra_driver.model import mig

@@ -10,7 +10,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import ledgers
+from dra_driver.adapters.disk import ledgers
 from dra_driver.apps import inventory
 from dra_driver.model import devices, mig
 

@@ -13,7 +13,7 @@ import plugin_process
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.adapters import dra_grpc, dra_protocol
+from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
 from dra_driver.apps import kubelet_plugin
 from dra_driver.sim.api import options
 

@@ -6,7 +6,7 @@ import types
 import pytest
 import structlog.testing
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import leading
 from dra_driver.sim.api import options
 

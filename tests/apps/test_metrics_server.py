@@ -13,7 +13,7 @@ import reserved_port
 import scraping
 
 from dra_driver import build
-from dra_driver.adapters import open_files
+from dra_driver.adapters.system import open_files
 
 FILES = 1024
 """Descriptors that a process may have; service managers start most with so many."""

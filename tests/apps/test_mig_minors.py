@@ -6,7 +6,7 @@ NVML says so of `nvmlDeviceSetMigMode`; the last look at the GPUs knows nothing 
 import mig_node
 import pytest
 
-from dra_driver.adapters import capabilities, driver_root
+from dra_driver.adapters.driver import capabilities, driver_root
 from dra_driver.apps import injection
 from dra_driver.model import devices, driver
 from dra_driver.sim import gpu_faults, gpu_state

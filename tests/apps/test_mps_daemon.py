@@ -12,7 +12,8 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import mounts, mps_domain, pids
+from dra_driver.adapters.mps import mps_domain
+from dra_driver.adapters.system import mounts, pids
 from dra_driver.model import mps
 
 GIB = 1024**3

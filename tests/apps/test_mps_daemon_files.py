@@ -9,7 +9,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import patience, pids
+from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 
 GIB = 1024**3

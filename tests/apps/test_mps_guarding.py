@@ -13,7 +13,8 @@ import mps_supervisor
 import polling
 import pytest
 
-from dra_driver.adapters import mps_local, pids
+from dra_driver.adapters.mps import mps_local
+from dra_driver.adapters.system import pids
 from dra_driver.model import mps
 
 GIB = 1024**3

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from dra_driver.adapters import mps_guard
+from dra_driver.adapters.mps import mps_guard
 from dra_driver.apps import mps_guarding
 
 TIMES = mps_guarding.Times()

@@ -14,7 +14,7 @@ import sharing_node
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import patience, pids
+from dra_driver.adapters.system import patience, pids
 from dra_driver.apps import device_status, fetching, mps_health, preparing
 from dra_driver.logic.preparing import reports
 

@@ -8,7 +8,8 @@ import polling
 import pytest
 import sharing_claims
 
-from dra_driver.adapters import mps_control, mps_domain, pids
+from dra_driver.adapters.mps import mps_control, mps_domain
+from dra_driver.adapters.system import pids
 
 GPU = "gpu-0"
 

@@ -8,7 +8,9 @@ import mps_scene
 import polling
 from mps_pods_scene import NAMESPACE, SECONDS, begun, refusing, started, stopped, uid
 
-from dra_driver.adapters import kube, mps_domain, mps_local, patience, pids
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.mps import mps_domain, mps_local
+from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 from dra_driver.sim.api import options
 

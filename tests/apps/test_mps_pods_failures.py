@@ -10,7 +10,8 @@ import pytest
 from mps_pods_scene import NAMESPACE, begun, ended, refusing, started, stopped, uid
 
 from dra_driver import errors
-from dra_driver.adapters import kube, patience
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.system import patience
 from dra_driver.apps import mps_pods
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.sim.api import options

@@ -10,7 +10,7 @@ import pytest
 from mps_pods_scene import NAMESPACE, started, stopped
 
 from dra_driver import settings
-from dra_driver.adapters import mps_local
+from dra_driver.adapters.mps import mps_local
 from dra_driver.apps import mps_pods
 from dra_driver.sim import hardware
 

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.apps import mps_sweeping
 
 DOMAIN, OTHER = "0" * 16, "1" * 16

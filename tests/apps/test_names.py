@@ -8,7 +8,8 @@ import pytest
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import card_names, files, locks, records
+from dra_driver.adapters.disk import card_names, files, records
+from dra_driver.adapters.system import locks
 from dra_driver.apps import names, reconciling
 from dra_driver.logic.offering import attributes
 from dra_driver.logic.preparing import planning

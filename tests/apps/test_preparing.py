@@ -7,7 +7,7 @@ import plugin_process
 import plugin_victim
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.model import claims, prepared
 
 

@@ -8,7 +8,7 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.adapters import locks, patience
+from dra_driver.adapters.system import locks, patience
 from dra_driver.model import prepared
 from dra_driver.sim.api import options
 

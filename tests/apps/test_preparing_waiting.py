@@ -14,7 +14,7 @@ import reserved_port
 import scraping
 import sharing_claims
 
-from dra_driver.adapters import dra_protocol
+from dra_driver.adapters.kubelet import dra_protocol
 from dra_driver.model import prepared
 from dra_driver.sim.api import options
 

@@ -8,7 +8,7 @@ import api_cluster
 import pytest
 
 from dra_driver import errors, settings, telemetry
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps import node_directories, probe, serving
 
 

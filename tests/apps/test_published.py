@@ -8,7 +8,7 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import published
 from dra_driver.logic.offering import attributes, publishing
 from dra_driver.model import devices

@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from dra_driver import errors
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.apps import publishing
 from dra_driver.logic.offering import publishing as logic
 from dra_driver.model import slices

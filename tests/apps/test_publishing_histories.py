@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dra_driver.adapters import kube_errors
+from dra_driver.adapters.kube import kube_errors
 from dra_driver.apps import slice_writer
 from dra_driver.logic.offering import catalog, offering, publishing
 from dra_driver.model import mig, shares, slices

@@ -5,7 +5,7 @@ import plugin_process
 import pytest
 import structlog.testing
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import publishing, slice_writer
 from dra_driver.logic.offering import publishing as logic
 from dra_driver.logic.offering import refusals

@@ -4,7 +4,7 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.model import claims
 from dra_driver.sim.api import options
 

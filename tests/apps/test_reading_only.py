@@ -9,7 +9,7 @@ import api_cluster
 import driver_trees
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 GPUS = "h100-80gb-hbm3:2"
 

@@ -6,7 +6,7 @@ import reconciling_scene
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.model import prepared
 from dra_driver.sim.api import options
 

@@ -10,7 +10,8 @@ import reconciling_scene
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import kube, patience
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.system import patience
 from dra_driver.apps import fetching, inventory, orphans, reconciling
 from dra_driver.logic.preparing import planning
 

@@ -7,7 +7,7 @@ import pytest
 import reconciling_scene
 import structlog
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import reconciling
 
 FORBIDDEN, GRACE = reconciling_scene.FORBIDDEN, reconciling_scene.GRACE

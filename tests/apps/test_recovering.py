@@ -9,7 +9,8 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.adapters import locks, records
+from dra_driver.adapters.disk import records
+from dra_driver.adapters.system import locks
 from dra_driver.apps import attempts, inventory, mending, recovering
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared

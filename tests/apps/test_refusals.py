@@ -3,7 +3,7 @@
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters import records
+from dra_driver.adapters.disk import records
 from dra_driver.apps import refusals
 from dra_driver.logic.offering import naming
 from dra_driver.model import claims, prepared, slices

@@ -8,7 +8,8 @@ import sharing_claims
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import files, patience
+from dra_driver.adapters.disk import files
+from dra_driver.adapters.system import patience
 from dra_driver.model import prepared
 from dra_driver.sim import gpu_faults
 

@@ -12,7 +12,7 @@ import scraping
 import structlog.testing
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps import serving
 from dra_driver.model import claims
 from dra_driver.sim.api import options

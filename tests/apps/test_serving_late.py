@@ -3,7 +3,8 @@
 import pytest
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import dra_grpc, patience
+from dra_driver.adapters.kubelet import dra_grpc
+from dra_driver.adapters.system import patience
 from dra_driver.apps import serving
 from dra_driver.model import claims
 

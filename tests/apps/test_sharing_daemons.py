@@ -5,7 +5,8 @@ import sharing_claims
 import sharing_node
 
 from dra_driver import errors
-from dra_driver.adapters import mounts, mps_control
+from dra_driver.adapters.mps import mps_control
+from dra_driver.adapters.system import mounts
 from dra_driver.apps import preparing, sharing
 from dra_driver.sim import mps_program
 

@@ -8,7 +8,7 @@ import sharing_claims
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import pids
+from dra_driver.adapters.system import pids
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(

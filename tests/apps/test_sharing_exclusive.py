@@ -9,7 +9,7 @@ import sharing_node
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 from dra_driver.apps import card_upkeep
 from dra_driver.sim import gpu_clients, gpu_faults, gpu_operations
 

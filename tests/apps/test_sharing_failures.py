@@ -7,7 +7,8 @@ import sharing_claims
 import sharing_node
 
 from dra_driver import errors
-from dra_driver.adapters import files, mps_domain
+from dra_driver.adapters.disk import files
+from dra_driver.adapters.mps import mps_domain
 from dra_driver.apps import preparing
 from dra_driver.model import mps, prepared
 from dra_driver.sim import gpu_faults

@@ -16,7 +16,8 @@ import sharing_claims
 import sharing_node
 from apps import killed_plugin
 
-from dra_driver.adapters import mps_local, nvidia_smi, nvml_compute
+from dra_driver.adapters.mps import mps_local
+from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(

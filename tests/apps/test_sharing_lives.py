@@ -7,7 +7,7 @@ import sharing_claims
 import sharing_node
 
 from dra_driver import errors
-from dra_driver.adapters import patience, pids
+from dra_driver.adapters.system import patience, pids
 from dra_driver.apps import orphans
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION

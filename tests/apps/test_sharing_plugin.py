@@ -9,7 +9,8 @@ import pytest
 import sharing_claims
 import sharing_node
 
-from dra_driver.adapters import mps_domain, pids
+from dra_driver.adapters.mps import mps_domain
+from dra_driver.adapters.system import pids
 from dra_driver.sim import cuda_program, gpu_state
 
 LIMITED = sharing_claims.mps_gpu(

@@ -9,7 +9,8 @@ import status_scene
 from control_plane import ControlPlane, request
 
 from dra_driver import cli
-from dra_driver.adapters import kube, terminal
+from dra_driver.adapters.console import terminal
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import status_view
 from dra_driver.logic.picturing import occupancy
 

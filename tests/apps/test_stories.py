@@ -8,7 +8,8 @@ import pytest
 import sharing_claims
 import sharing_node
 
-from dra_driver.adapters import kube, mps_domain
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.mps import mps_domain
 from dra_driver.model import claims, slices
 from dra_driver.sim import gpu_faults, gpu_operations
 

@@ -7,7 +7,7 @@ import plugin_process
 import pytest
 
 from dra_driver import errors, settings
-from dra_driver.adapters import instances
+from dra_driver.adapters.system import instances
 from dra_driver.apps import kubelet_plugin, probe, succession
 from dra_driver.sim import gpu_errors, gpu_faults
 from dra_driver.sim.api import options

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.adapters import patience
+from dra_driver.adapters.system import patience
 from dra_driver.apps import turns
 
 LONG = 60.0

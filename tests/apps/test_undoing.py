@@ -7,7 +7,7 @@ import sharing_node
 import structlog
 
 from dra_driver import errors
-from dra_driver.adapters import pids
+from dra_driver.adapters.system import pids
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {

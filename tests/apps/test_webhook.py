@@ -20,7 +20,7 @@ import webhook_reviews as reviews
 import webhook_scene
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import http_server
+from dra_driver.adapters.serving import http_server
 from dra_driver.apps import webhook
 
 

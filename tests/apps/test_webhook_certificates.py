@@ -12,7 +12,8 @@ import webhook_reviews as reviews
 import webhook_scene
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import kube, tls
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.serving import tls
 from dra_driver.apps import webhook, webhook_certificates
 from dra_driver.sim.api import options
 

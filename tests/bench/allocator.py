@@ -17,7 +17,7 @@ import pstats
 import resource
 import time
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.logic.scheduling import allocation, demand, pools, usage
 from dra_driver.model import claims, nodes, slices
 

@@ -21,7 +21,7 @@ import operator
 import random
 import statistics
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.logic.offering import packing, placements
 from dra_driver.model import mig
 from dra_driver.sim import gpu_models

@@ -19,7 +19,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import api_cluster
 
-from dra_driver.adapters import kube, terminal
+from dra_driver.adapters.console import terminal
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import fetching
 from dra_driver.logic.preparing import planning
 from dra_driver.sim.api import kubeconfig

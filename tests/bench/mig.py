@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import api_cluster
 import plugin_process
 
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.sim import gpu_delays
 
 CYCLES = 60

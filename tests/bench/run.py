@@ -15,7 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import api_cluster
 import plugin_process
 
-from dra_driver.adapters import kube, terminal
+from dra_driver.adapters.console import terminal
+from dra_driver.adapters.kube import kube
 
 GPUS = 8
 SEQUENTIAL = 200

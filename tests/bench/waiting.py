@@ -23,7 +23,9 @@ import api_cluster
 import plugin_process
 import sharing_claims
 
-from dra_driver.adapters import mps_control, mps_domain, pids, terminal
+from dra_driver.adapters.console import terminal
+from dra_driver.adapters.mps import mps_control, mps_domain
+from dra_driver.adapters.system import pids
 
 WAITING = 70
 """More than there are threads for calls."""

@@ -12,7 +12,7 @@ import structlog
 import waited_for
 
 from dra_driver import cli, telemetry
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.sim import demo, manifests, outcome
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "mig"

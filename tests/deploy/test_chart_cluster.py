@@ -7,7 +7,7 @@ import api_cluster
 import chart
 import pytest
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 DAEMON_SETS = kube.Resource("apps", "v1", "daemonsets")
 PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"

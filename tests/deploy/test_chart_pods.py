@@ -11,7 +11,7 @@ import config_cases
 import pytest
 import webhook_reviews as reviews
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import leading, webhook_certificates
 
 BAD = reviews.config({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "x": 1})

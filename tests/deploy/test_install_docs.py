@@ -9,7 +9,7 @@ import pytest
 import raw_http
 import yaml
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 TEXT = (chart.DEPLOY.parent / "docs" / "install.md").read_text("utf-8")
 VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))

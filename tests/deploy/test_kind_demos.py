@@ -17,7 +17,7 @@ import polling
 import pytest
 import yaml
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import cluster, gpus, runtime
 
 DEMO = kind_programs.FOLDER.parent

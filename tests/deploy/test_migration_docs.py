@@ -13,7 +13,7 @@ import structlog
 import yaml
 
 from dra_driver import telemetry
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.logic.offering import attributes, catalog, shares
 from dra_driver.model import mig
 from dra_driver.model import shares as share_model

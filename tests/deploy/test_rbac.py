@@ -10,7 +10,7 @@ import sharing_claims
 import yaml
 
 from dra_driver import settings
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 BY_THE_API_SERVER = {
     rbac_rules.Right(

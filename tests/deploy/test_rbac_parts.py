@@ -11,7 +11,7 @@ import rbac_rules
 import served_api
 
 from dra_driver import cli, controller_settings, settings, webhook_settings
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import controller, doctor_cluster, leading, webhook_certificates
 from dra_driver.logic.preparing import mps_pod
 

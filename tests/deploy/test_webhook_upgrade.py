@@ -17,7 +17,7 @@ import webhook_reviews as reviews
 import webhook_scene
 import yaml
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.apps import webhook, webhook_certificates
 
 SECRET, CONFIGURATION = "dra-driver-webhook-certificate", "dra-driver-webhook"

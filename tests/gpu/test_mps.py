@@ -13,7 +13,8 @@ import mps_scene
 import polling
 import pytest
 
-from dra_driver.adapters import mps_local, patience, pids
+from dra_driver.adapters.mps import mps_local
+from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 
 pytestmark = [

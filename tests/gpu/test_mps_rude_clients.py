@@ -12,7 +12,7 @@ import mps_scene
 import polling
 import pytest
 
-from dra_driver.adapters import mps_local
+from dra_driver.adapters.mps import mps_local
 from dra_driver.model import mps
 
 pytestmark = [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.model import backoff
 
 SCHEDULE = backoff.Schedule(0.1, 30.0)

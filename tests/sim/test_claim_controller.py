@@ -4,7 +4,7 @@ import pytest
 from control_plane import DRIVER, ControlPlane, request
 from polling import until
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import claim_controller, claim_status
 from dra_driver.sim.api import options as api_options
 

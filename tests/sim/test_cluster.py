@@ -10,7 +10,9 @@ import pytest
 from polling import until
 
 from dra_driver import errors
-from dra_driver.adapters import kube, mps_domain, pids
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.mps import mps_domain
+from dra_driver.adapters.system import pids
 from dra_driver.logic.offering import classes
 from dra_driver.sim import cluster, cluster_state, runtime
 

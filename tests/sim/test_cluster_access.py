@@ -11,7 +11,7 @@ import pytest
 import urllib3
 
 from dra_driver import cli, errors
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.sim import cluster, demo, runtime
 
 

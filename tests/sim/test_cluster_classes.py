@@ -9,7 +9,7 @@ import kubelet_node
 import pytest
 from polling import until
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import cluster, runtime
 
 WAITS = ""

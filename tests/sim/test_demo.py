@@ -19,7 +19,7 @@ import waited_for
 from polling import until
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 from dra_driver.sim import cluster, demo, manifests, observing, outcome, podman
 
 T4 = "GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from dra_driver.adapters import kube, terminal
+from dra_driver.adapters.console import terminal
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import demo, outcome, runtime
 
 SEEN = runtime.View({}, (), (("/host", "/usr/bin/nvidia-smi"),), ("GPU 0",))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import strategies
 
 from dra_driver import errors
-from dra_driver.adapters import sysfs
+from dra_driver.adapters.system import sysfs
 from dra_driver.sim import gpu_models, gpu_state, gpu_sysfs, gpus
 
 MODELS = (

@@ -5,7 +5,8 @@ import scripted_plugin
 from polling import until
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc, kube
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.sim import kubelet
 
 

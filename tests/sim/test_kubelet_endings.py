@@ -4,7 +4,8 @@ import kubelet_node
 import pytest
 from polling import until
 
-from dra_driver.adapters import dra_grpc, kube
+from dra_driver.adapters.kube import kube
+from dra_driver.adapters.kubelet import dra_grpc
 
 # Pods that end by themselves
 

@@ -3,7 +3,7 @@
 import kubelet_node
 from polling import until
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import plugins
 from dra_driver.sim.api import options
 

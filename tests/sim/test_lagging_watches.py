@@ -6,7 +6,7 @@ import pytest
 from control_plane import DRIVER, ControlPlane
 from polling import until
 
-from dra_driver.adapters import informer, kube
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.sim import claim_controller, cluster_state
 from dra_driver.sim.api import options as api_options
 

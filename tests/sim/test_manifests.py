@@ -7,7 +7,7 @@ import pytest
 import served_api
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import manifests
 
 NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo}\n"

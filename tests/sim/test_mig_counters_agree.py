@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies
 
 from dra_driver import errors
-from dra_driver.adapters import nvml, nvml_mig, nvml_mig_facts
+from dra_driver.adapters.nvml import nvml, nvml_mig, nvml_mig_facts
 from dra_driver.logic.offering import placements
 from dra_driver.sim import gpu_state, gpus
 

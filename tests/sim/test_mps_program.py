@@ -10,7 +10,7 @@ import mps_scene
 import polling
 import pytest
 
-from dra_driver.adapters import pids
+from dra_driver.adapters.system import pids
 from dra_driver.sim import cuda_program, mps_program
 
 GIB = 1024**3

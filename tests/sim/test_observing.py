@@ -7,7 +7,7 @@ import types
 import pytest
 import served_api
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import observing, outcome, shared
 
 PARTITION = {"request": "mig", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0-mig-1"}

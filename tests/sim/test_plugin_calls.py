@@ -7,7 +7,7 @@ import scripted_plugin
 from polling import until
 
 from dra_driver import errors
-from dra_driver.adapters import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.model import claims
 
 DRIVER = scripted_plugin.DRIVER

@@ -8,7 +8,7 @@ import pytest
 from control_plane import DRIVER, ControlPlane, alternative, gpu, request
 from polling import until
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.scheduling import emulation
 from dra_driver.sim import claim_status, cluster_state
 from dra_driver.sim.api import options as api_options

@@ -4,7 +4,7 @@ import pytest
 from control_plane import DRIVER, gpu, request
 from polling import until
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 
 MODEL = f'device.attributes["{DRIVER}"].model'
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from control_plane import ControlPlane
 
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim import cluster_state
 from dra_driver.sim.api import options as api_options
 

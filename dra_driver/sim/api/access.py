@@ -12,7 +12,7 @@ import ipaddress
 import secrets
 from collections.abc import Sequence
 
-from dra_driver.adapters import certificates
+from dra_driver.adapters.serving import certificates
 from dra_driver.sim.api import problems
 
 ADDRESS = "127.0.0.1"

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from dra_driver.adapters import files
+from dra_driver.adapters.disk import files
 from dra_driver.sim.api import access
 
 

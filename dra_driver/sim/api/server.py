@@ -12,7 +12,7 @@ from typing import Any, Self
 import uvicorn
 
 from dra_driver import errors
-from dra_driver.adapters import tls
+from dra_driver.adapters.serving import tls
 from dra_driver.sim.api import (
     access,
     discovery,

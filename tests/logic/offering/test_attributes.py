@@ -6,7 +6,8 @@ import pytest
 import recorded_nvml
 from hypothesis import strategies
 
-from dra_driver.adapters import nvml, sysfs
+from dra_driver.adapters.nvml import nvml
+from dra_driver.adapters.system import sysfs
 from dra_driver.logic.offering import attributes
 from dra_driver.model import devices, quantities, slices, versions
 from dra_driver.sim import gpus

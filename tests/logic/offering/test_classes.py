@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from dra_driver.adapters import documents
+from dra_driver.adapters.console import documents
 from dra_driver.logic.offering import classes
 from dra_driver.model import sharing
 

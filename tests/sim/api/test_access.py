@@ -16,7 +16,7 @@ import pytest
 from kubectl_program import Kubectl
 
 from dra_driver import errors
-from dra_driver.adapters import kube
+from dra_driver.adapters.kube import kube
 from dra_driver.sim.api import access
 
 ACCESS = access.make()

@@ -1,0 +1,1 @@
+"""What people at a command line give and see: manifests and settings files, tables, errors."""

@@ -1,0 +1,1 @@
+"""The files of NVIDIA's driver on the node: where they are, what they are, which programs run."""

@@ -1,0 +1,1 @@
+"""HTTP servers of our own, and their certificates."""
