@@ -21,7 +21,7 @@ from dra_driver import (
 from dra_driver.adapters.console import standard_error
 
 if TYPE_CHECKING:
-    from dra_driver.apps import host
+    from dra_driver.apps.node import host
 
 VERSION = build.VERSION
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 def _doctor(options: argparse.Namespace) -> int:
     telemetry.configure(level="error", log_format="console")
     from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
-    from dra_driver.apps import doctor  # noqa: PLC0415 - as above
+    from dra_driver.apps.doctor import doctor  # noqa: PLC0415 - as above
 
     return doctor.run(
         lambda: _settings(settings.KubeletPlugin, options),
@@ -114,7 +114,7 @@ def _add_probe(commands: cli_arguments.Commands) -> None:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    from dra_driver.apps import probe  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps.plugin import probe  # noqa: PLC0415 - only what a command needs
 
     probe.check(_settings(settings.KubeletPlugin, options), allow_starting=options.allow_starting)
     return 0
@@ -128,7 +128,7 @@ def _explain(options: argparse.Namespace) -> int:
         options.misused("--kubeconfig and saved files exclude each other: leave one out")
     telemetry.configure(level="error", log_format="console")
     from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
-    from dra_driver.apps import explain  # noqa: PLC0415 - as above
+    from dra_driver.apps.looking import explain  # noqa: PLC0415 - as above
 
     asked = explain.Options(
         target=options.target,
@@ -144,7 +144,7 @@ def _explain(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     telemetry.configure(level="error", log_format="console")
     from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
-    from dra_driver.apps import status  # noqa: PLC0415 - as above
+    from dra_driver.apps.looking import status  # noqa: PLC0415 - as above
 
     asked = status.Options(
         kubeconfig=options.kubeconfig if options.saved else _kubeconfig(options.kubeconfig),
@@ -157,12 +157,12 @@ def _status(options: argparse.Namespace) -> int:
 
 def _mps_daemon(options: argparse.Namespace) -> int:
     if options.check:
-        from dra_driver.apps import mps_check  # noqa: PLC0415 - only what a command needs
+        from dra_driver.apps.doctor import mps_check  # noqa: PLC0415 - only what a command needs
 
         mps_check.check(options.file)
         return 0
     telemetry.configure(level="info", log_format="auto")
-    from dra_driver.apps import mps_daemon  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps.mps import mps_daemon  # noqa: PLC0415 - only what a command needs
 
     mps_daemon.Supervisor(
         mps_daemon.Options(
@@ -193,7 +193,7 @@ def _webhook(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()
     config = _settings(webhook_settings.Webhook, options)
     _begin(config)
-    from dra_driver.apps import webhook  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps.webhook import webhook  # noqa: PLC0415 - only what a command needs
 
     webhook.Webhook(
         config,
@@ -223,7 +223,7 @@ def _controller(options: argparse.Namespace) -> int:
     config = _settings(controller_settings.Controller, options)
     _begin(config)
     from dra_driver.adapters.kube import kube  # noqa: PLC0415 - only what a command needs
-    from dra_driver.apps import controller  # noqa: PLC0415 - as above
+    from dra_driver.apps.controller import controller  # noqa: PLC0415 - as above
 
     client = kube.Client(
         kubeconfig=config.kubeconfig, user_agent=f"dra-driver/{VERSION} controller"
@@ -289,7 +289,7 @@ def _stop_on_signals() -> threading.Event:
 def _kubelet_plugin(options: argparse.Namespace) -> int:
     config = _settings(settings.KubeletPlugin, options)
     _begin(config)
-    from dra_driver.apps import kubelet_plugin  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps.plugin import kubelet_plugin  # noqa: PLC0415 - only what a command needs
 
     kubelet_plugin.KubeletPlugin(
         config, lambda: _hardware(config), user_agent=f"dra-driver/{VERSION} kubelet-plugin"
@@ -321,6 +321,6 @@ def _hardware(config: settings.KubeletPlugin) -> "host.Hardware":
         from dra_driver.sim import hardware  # noqa: PLC0415 - not loaded on a real node
 
         return hardware.simulated(config)
-    from dra_driver.apps import host  # noqa: PLC0415 - after the sockets answer
+    from dra_driver.apps.node import host  # noqa: PLC0415 - after the sockets answer
 
     return host.hardware(config)

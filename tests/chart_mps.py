@@ -4,7 +4,8 @@ import chart
 
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.mps import mps_local
-from dra_driver.apps import host, mps_pods
+from dra_driver.apps.mps import mps_pods
+from dra_driver.apps.node import host
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import mps
 

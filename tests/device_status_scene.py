@@ -4,7 +4,8 @@ import threading
 
 import api_cluster
 
-from dra_driver.apps import device_status, fetching
+from dra_driver.apps.preparing import fetching
+from dra_driver.apps.telling import device_status
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 NIC = {"driver": "nic.example.com", "device": "nic-0", "request": "nic"}

@@ -11,7 +11,8 @@ import plugin_process
 
 from dra_driver import settings
 from dra_driver.adapters.nvml import nvml
-from dra_driver.apps import doctor, host
+from dra_driver.apps.doctor import doctor
+from dra_driver.apps.node import host
 from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim import hardware
 

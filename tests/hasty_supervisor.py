@@ -9,7 +9,7 @@ import sys
 
 from dra_driver import cli
 from dra_driver.adapters.mps import mps_guard
-from dra_driver.apps import mps_daemon, mps_guarding
+from dra_driver.apps.mps import mps_daemon, mps_guarding
 
 _NO_SUCH_CALL = 9999
 

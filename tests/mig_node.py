@@ -11,20 +11,10 @@ from dra_driver import settings
 from dra_driver.adapters.disk import card_names, ledgers, records
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
-from dra_driver.apps import (
-    attempts,
-    device_users,
-    inventory,
-    mending,
-    names,
-    orphans,
-    partitioning,
-    preparing,
-    recovering,
-    restoring,
-    sharing,
-    turns,
-)
+from dra_driver.apps.effects import partitioning, sharing
+from dra_driver.apps.offering import inventory, names
+from dra_driver.apps.preparing import attempts, preparing, turns
+from dra_driver.apps.upkeep import device_users, mending, orphans, recovering, restoring
 from dra_driver.logic.preparing import cdi, planning, staleness
 from dra_driver.model import claims, mig
 from dra_driver.sim import gpu_operations, gpu_state, hardware

@@ -11,7 +11,7 @@ import polling
 from dra_driver import settings
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.system import patience
-from dra_driver.apps import mps_pods
+from dra_driver.apps.mps import mps_pods
 from dra_driver.model import mps
 
 NAMESPACE = "dra-driver"

@@ -48,7 +48,7 @@ def serve(path: str) -> None:
     import ctypes
 
     from dra_driver import cli
-    from dra_driver.apps import mps_daemon  # noqa: F401 - loaded for those to come
+    from dra_driver.apps.mps import mps_daemon  # noqa: F401 - loaded for those to come
     from dra_driver.sim import host_nvidia_smi
 
     def supervise(arguments: list[str]) -> int:

@@ -5,7 +5,8 @@ import threading
 import api_cluster
 
 from dra_driver.adapters.disk import records
-from dra_driver.apps import fetching, reconciling
+from dra_driver.apps.preparing import fetching
+from dra_driver.apps.upkeep import reconciling
 from dra_driver.logic.preparing import planning
 from dra_driver.model import prepared
 from dra_driver.sim.api import options

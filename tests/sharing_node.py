@@ -21,22 +21,18 @@ from dra_driver.adapters.driver import driver_programs
 from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, pids, processes
-from dra_driver.apps import (
-    attempts,
+from dra_driver.apps.effects import partitioning, sharing
+from dra_driver.apps.offering import inventory, names
+from dra_driver.apps.preparing import attempts, preparing, turns
+from dra_driver.apps.telling import mps_health
+from dra_driver.apps.upkeep import (
     card_upkeep,
     describing,
     device_users,
-    inventory,
     mending,
-    mps_health,
-    names,
     orphans,
-    partitioning,
-    preparing,
     recovering,
     restoring,
-    sharing,
-    turns,
 )
 from dra_driver.logic.preparing import cdi, mps_edits, planning
 from dra_driver.model import mig, mps

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from dra_driver import cli, errors, settings
-from dra_driver.apps import kubelet_plugin
+from dra_driver.apps.plugin import kubelet_plugin
 from dra_driver.sim import demo
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -129,8 +129,8 @@ def test_what_opens_the_sockets_does_not_wait_for_what_prepares_to_load():
     script = (
         "import sys\n"
         "from dra_driver.apps import kubelet_plugin\n"
-        "late = {'kubernetes', 'pynvml', 'yaml', 'dra_driver.apps.preparing',\n"
-        "        'dra_driver.apps.node_agent', 'dra_driver.adapters.nvml.nvml'}\n"
+        "late = {'kubernetes', 'pynvml', 'yaml', 'dra_driver.apps.preparing.preparing',\n"
+        "        'dra_driver.apps.plugin.node_agent', 'dra_driver.adapters.nvml.nvml'}\n"
         "assert not late & set(sys.modules), late & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)

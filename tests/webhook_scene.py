@@ -8,7 +8,7 @@ import trustme
 import webhook_reviews
 
 from dra_driver import webhook_settings
-from dra_driver.apps import webhook
+from dra_driver.apps.webhook import webhook
 
 SERVICE = "dra-driver-webhook.dra-driver.svc"
 

@@ -10,7 +10,7 @@ from dra_driver.adapters.driver import driver_programs, driver_root
 from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml
 from dra_driver.adapters.system import sysfs
-from dra_driver.apps import host
+from dra_driver.apps.node import host
 from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices
 from dra_driver.sim import gpu_files, gpus, host_nvidia_smi, mps_program

@@ -17,7 +17,8 @@ import pytest
 import sharing_claims
 import sharing_node
 
-from dra_driver.apps import inventory, preparing
+from dra_driver.apps.offering import inventory
+from dra_driver.apps.preparing import preparing
 from dra_driver.model import prepared
 from dra_driver.sim import gpu_faults
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from dra_driver import cli
 from dra_driver.adapters.nvml import nvml_mig
-from dra_driver.apps import serving
+from dra_driver.apps.plugin import serving
 
 _CHANGING = {"os.rename", "os.remove", "os.chmod", "os.link", "os.truncate"}
 

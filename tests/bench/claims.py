@@ -21,7 +21,7 @@ import api_cluster
 
 from dra_driver.adapters.console import terminal
 from dra_driver.adapters.kube import kube
-from dra_driver.apps import fetching
+from dra_driver.apps.preparing import fetching
 from dra_driver.logic.preparing import planning
 from dra_driver.sim.api import kubeconfig
 

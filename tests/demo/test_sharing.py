@@ -18,7 +18,7 @@ from polling import until
 from dra_driver import cli, telemetry
 from dra_driver.adapters.console import terminal
 from dra_driver.adapters.mps import mps_local
-from dra_driver.apps import explain
+from dra_driver.apps.looking import explain
 from dra_driver.model import mps
 from dra_driver.sim import demo, manifests, plugin_settings
 

@@ -12,7 +12,8 @@ import pytest
 import webhook_reviews as reviews
 
 from dra_driver.adapters.kube import kube
-from dra_driver.apps import leading, webhook_certificates
+from dra_driver.apps.controller import leading
+from dra_driver.apps.webhook import webhook_certificates
 
 BAD = reviews.config({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "x": 1})
 GOOD = reviews.config(config_cases.gpu())

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dra_driver import webhook_settings
-from dra_driver.apps import webhook
+from dra_driver.apps.webhook import webhook
 
 CERT_MANAGER = {"webhook": {"certManager": {"enabled": True}}}
 SECOND = {"name": "second", "namespace": "gpus"}

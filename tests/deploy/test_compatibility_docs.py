@@ -5,7 +5,7 @@ import re
 import chart
 import pytest
 
-from dra_driver.apps import counter_support
+from dra_driver.apps.node import counter_support
 from dra_driver.logic.preparing import config_checks
 from dra_driver.sim import gpu_models
 from dra_driver.sim.api import resource_gates

@@ -12,7 +12,9 @@ import served_api
 
 from dra_driver import cli, controller_settings, settings, webhook_settings
 from dra_driver.adapters.kube import kube
-from dra_driver.apps import controller, doctor_cluster, leading, webhook_certificates
+from dra_driver.apps.controller import controller, leading
+from dra_driver.apps.doctor import doctor_cluster
+from dra_driver.apps.webhook import webhook_certificates
 from dra_driver.logic.preparing import mps_pod
 
 GONE = "node-2"

@@ -18,7 +18,7 @@ import webhook_scene
 import yaml
 
 from dra_driver.adapters.kube import kube
-from dra_driver.apps import webhook, webhook_certificates
+from dra_driver.apps.webhook import webhook, webhook_certificates
 
 SECRET, CONFIGURATION = "dra-driver-webhook-certificate", "dra-driver-webhook"
 AS_KUBECTL = ("apply",)

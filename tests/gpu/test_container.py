@@ -8,7 +8,7 @@ import oci_bundle
 import pytest
 
 from dra_driver import settings
-from dra_driver.apps import host
+from dra_driver.apps.node import host
 from dra_driver.logic.offering import attributes
 from dra_driver.logic.preparing import cdi
 from dra_driver.model import devices

@@ -1,0 +1,1 @@
+"""`dra-driver controller`: one that leads, and what it removes."""

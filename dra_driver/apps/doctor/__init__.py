@@ -1,0 +1,1 @@
+"""`dra-driver doctor`: what a node or its cluster lacks, why, and what to do."""

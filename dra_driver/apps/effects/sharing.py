@@ -1,0 +1,329 @@
+"""What lets processes share a device: time slices, compute modes, and MPS daemons.
+
+Whoever calls holds the locks of the GPUs, and has written into the claim's record what is about to
+be set up.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters.disk import files, ledgers, stores
+from dra_driver.adapters.mps import mps_domain, mps_local
+from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
+from dra_driver.adapters.system import patience
+from dra_driver.apps.effects import card_settings, waits
+from dra_driver.logic.preparing import cdi, mps_edits, sharing_plan
+from dra_driver.model import mps, prepared, sharing
+
+READY_SECONDS = 20.0
+"""How long a daemon may take until it has its limits; it takes 0.1 s on an H100."""
+DAMAGED = "description of an MPS daemon cannot be read"
+
+
+class Launcher(Protocol):
+    """Runs MPS daemons, as processes or as pods. All methods are idempotent.
+
+    Only those that say so wait for anything, and ask anything outside of the node.
+    """
+
+    @property
+    def private_shm(self) -> bool:
+        """Whether each daemon has a shared memory of its own, which its clients need."""
+
+    def start(self, daemon: mps.Daemon) -> None:
+        """Want it, with these limits. It has begun to run only after `bring_up`."""
+
+    def bring_up(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Have one that is wanted begin to run; may ask the API server, and wait."""
+
+    def state(self, daemon: mps.Daemon) -> mps_local.State:
+        """How far it is, with these limits."""
+
+    def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Bring it up, and wait until it answers and has its limits."""
+
+    def retire(self, daemon: mps.Daemon) -> bool:
+        """Have it end, and stay away; whether it has ended."""
+
+    def wait_ended(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
+        """Wait until one that was retired has ended; it is killed if that takes too long."""
+
+    def remove(self, daemon: mps.Daemon) -> None:
+        """Leave nothing of one that has ended."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tools:
+    """What sets GPUs, and runs daemons under `directory`."""
+
+    smi: nvidia_smi.NvidiaSmi
+    modes: nvml_compute.ComputeModes
+    launcher: Launcher
+    directory: pathlib.Path
+    shm_bytes: int
+
+
+Others = card_settings.Others
+
+
+class Sharer:
+    """Sets up what a record says, and takes down what no other record needs."""
+
+    def __init__(self, tools: Tools, books: ledgers.Ledgers) -> None:
+        self._tools = tools
+        self.cards = card_settings.CardSettings(tools.smi, tools.modes, books)
+        self._log = telemetry.logger("sharing")
+
+    def set_up(
+        self,
+        record: prepared.Record,
+        uuids: Mapping[str, str],
+        others: Others,
+        settings: Mapping[str, sharing.Mps],
+        *,
+        in_use: bool = False,
+    ) -> dict[str, cdi.Edits]:
+        """Do what the record says; the edits that its devices need for it, by device key.
+
+        `uuids` are those of devices by name, `settings` those of MPS by domain. `in_use`:
+        containers of the claim may run.
+
+        Raises:
+            errors.Rejected: it cannot work.
+            waits.Wait: a daemon is not ready yet, or an earlier one has not ended.
+            errors.Retryable: a GPU does not answer.
+        """
+        known = list(others)
+        for one in record.sharing.time_slices:
+            self.cards.set_time_slice(one)
+        edits: dict[str, cdi.Edits] = {}
+        daemons = []
+        for use in record.sharing.mps:
+            wanted = settings.get(use.domain)
+            limits = self._limits(use, record, known, wanted)
+            daemon = self._adopted(
+                self._daemon(use, uuids, limits), in_use=in_use or _have(known, use.domain)
+            )
+            self.cards.make_exclusive(use)
+            self._tools.launcher.start(daemon)
+            daemons.append(daemon)
+            edits |= {key: self._edits(use, daemon, wanted) for key in use.keys}
+        for daemon in daemons:
+            if self._tools.launcher.state(daemon) is not mps_local.State.READY:
+                raise self._is_not_ready(daemon)
+        for use in record.sharing.mps:
+            self.cards.confirm_exclusive(use)
+        for use, daemon in zip(record.sharing.mps, daemons, strict=True):
+            if unlike := mps_edits.unlike(use, daemon, settings.get(use.domain)):
+                self._log.warning(unlike, mps=use.domain, devices=list(use.devices))
+        return edits
+
+    def edits(self, record: prepared.Record, uuids: Mapping[str, str]) -> dict[str, cdi.Edits]:
+        """The edits as from `set_up`, of a claim that is prepared; nothing is done.
+
+        Of several cards with unlike limits each has the largest, which the daemon holds them to.
+        """
+        edits: dict[str, cdi.Edits] = {}
+        for use in record.sharing.mps:
+            daemon = self._described(use.domain)
+            if daemon is None:
+                daemon = self._daemon(use, uuids, _cap([use]))
+            edits |= {key: self._edits(use, daemon, None) for key in use.keys}
+        return edits
+
+    def take_down(self, record: prepared.Record, others: Others) -> None:
+        """Undo what the record says, however far it got, where no other record needs it.
+
+        Raises:
+            waits.Wait: a daemon has not ended yet.
+        """
+        known = list(others)
+        for use in reversed(record.sharing.mps):
+            left = [
+                other for one in known for other in one.sharing.mps if other.domain == use.domain
+            ]
+            if left:
+                self._lower(use.domain, left)
+            else:
+                self._stop(use.domain)
+        for gpu in self._ledgers_of(record):
+            self.settle(gpu, known)
+
+    def unused(self, records: Callable[[], Iterable[prepared.Record]]) -> Mapping[str, str | None]:
+        """The daemons that none of the records has, by domain: which devices each one serves.
+
+        What a crash, a reboot or a lost record left over. None where nothing tells of the devices.
+        """
+        found = [name for name in files.names(self._tools.directory) if mps.is_id(name)]
+        # Read after the directory: a record is written before its daemon is made.
+        used = {use.domain for record in records() for use in record.sharing.mps}
+        described = {name: self._described(name) for name in found if name not in used}
+        return {name: one.device if one else None for name, one in described.items()}
+
+    def remove(self, domain: str) -> None:
+        """End a daemon, and leave nothing of it.
+
+        Raises:
+            waits.Wait: it has not ended yet.
+            errors.DriverError: it does not end; it is to be tried again.
+        """
+        self._stop(domain)
+
+    def _ledgers_of(self, record: prepared.Record) -> list[str]:
+        return sorted(
+            {one.gpu for one in record.sharing.time_slices}
+            | {gpu for use in record.sharing.mps if use.exclusive for gpu in use.gpus}
+        )
+
+    def settle(self, gpu: str, others: Others) -> None:
+        """Put a GPU back to what it was before, as far as none of the records needs it set."""
+        self.cards.settle(gpu, others)
+
+    def _limits(
+        self,
+        use: prepared.MpsUse,
+        record: prepared.Record,
+        others: Others,
+        settings: sharing.Mps | None,
+    ) -> mps.Limits:
+        """What the daemon has to allow: the most that one of its users may take."""
+        if len(use.devices) > 1 and settings is not None:
+            # Whole GPUs have no other user. The record may be of an earlier driver, which did not
+            # remember the largest of several limits.
+            return mps.Limits(use.percent, sharing_plan.most_memory(settings, use.gpus))
+        uses = [
+            other
+            for one in (record, *others)
+            for other in one.sharing.mps
+            if other.domain == use.domain
+        ]
+        return _cap(uses)
+
+    def _daemon(
+        self,
+        use: prepared.MpsUse,
+        uuids: Mapping[str, str],
+        limits: mps.Limits,
+    ) -> mps.Daemon:
+        several = len(use.devices) > 1
+        return mps.daemon(
+            root=str(self._tools.directory),
+            daemon_id=use.domain,
+            device=",".join(use.gpus if several else (uuids[name] for name in use.devices)),
+            shm_bytes=self._tools.shm_bytes,
+            limits=limits,
+        )
+
+    def _edits(
+        self, use: prepared.MpsUse, daemon: mps.Daemon, settings: sharing.Mps | None
+    ) -> cdi.Edits:
+        return mps_edits.edits(use, daemon, settings, private_shm=self._tools.launcher.private_shm)
+
+    def _lower(self, domain: str, left: Iterable[prepared.MpsUse]) -> None:
+        """Let a daemon allow no more than those need who are left; that holds nobody up."""
+        running = self._described(domain)
+        if running is None:
+            return
+        try:
+            self._tools.launcher.start(running.limited(_cap(left)))
+        except errors.DriverError as error:
+            self._log.warning("MPS daemon keeps its limits", domain=domain, reason=str(error))
+
+    def _adopted(self, wanted: mps.Daemon, *, in_use: bool) -> mps.Daemon:
+        """The daemon as it goes on: one that is there keeps its shared memory, which is in use, and
+        the order of its devices.
+
+        One that cannot become this one is ended. It served an instance that a reset of the GPU
+        took, or somebody was killed who ended it. One whose description is damaged is described
+        anew if claims may be at work with it: it serves what they have.
+
+        Raises:
+            waits.Wait: that has not ended yet.
+        """
+        domain = mps_domain.Domain(self._tools.directory / wanted.id)
+        try:
+            described = domain.read()
+        except stores.Damaged as error:
+            aside = domain.keep_aside()
+            self._log.error(DAMAGED, mps=wanted.id, reason=str(error), set_aside=str(aside))
+            if in_use:
+                domain.describe(wanted)
+                return wanted
+            described = None
+        if described is None:
+            is_unfit = self._tools.launcher.state(wanted) is not mps_local.State.ABSENT
+        else:
+            is_unfit = set(described.devices) != set(wanted.devices)
+        if is_unfit:
+            self._end(wanted)
+        elif described is not None:
+            return dataclasses.replace(
+                wanted, device=described.device, shm_bytes=described.shm_bytes
+            )
+        return wanted
+
+    def _described(self, domain: str) -> mps.Daemon | None:
+        try:
+            return mps_domain.Domain(self._tools.directory / domain).read()
+        except stores.Damaged as error:
+            self._log.warning("description of an MPS daemon not used", reason=str(error))
+            return None
+
+    def wanted(
+        self,
+        use: prepared.MpsUse,
+        record: prepared.Record,
+        uuids: Mapping[str, str],
+        others: Others,
+    ) -> mps.Daemon:
+        """What the daemon of a use has to be, by what claims are remembered to have.
+
+        Of several devices the limits of each are not among that.
+        """
+        return self._daemon(use, uuids, self._limits(use, record, others, None))
+
+    def _stop(self, domain: str) -> None:
+        # Whose it was matters no more: only where it is.
+        self._end(
+            mps.daemon(
+                root=str(self._tools.directory), daemon_id=domain, device="GPU-0", shm_bytes=0
+            )
+        )
+
+    def _end(self, daemon: mps.Daemon) -> None:
+        """End a daemon, and leave nothing of it.
+
+        Raises:
+            waits.Wait: it has not ended yet.
+        """
+        launcher = self._tools.launcher
+        if not launcher.retire(daemon):
+            raise waits.Wait(
+                f"MPS daemon {daemon.id} has not ended yet",
+                f"mps {daemon.id}",
+                lambda waiting: launcher.wait_ended(daemon, waiting),
+            )
+        launcher.remove(daemon)
+
+    def _is_not_ready(self, daemon: mps.Daemon) -> waits.Wait:
+        def over(waiting: patience.Patience) -> None:
+            with waiting.at_most(READY_SECONDS) as shorter, self.cards.remembered():
+                self._tools.launcher.wait_ready(daemon, shorter)
+
+        return waits.Wait(
+            f"MPS daemon {daemon.id} on {daemon.device} is not ready yet", f"mps {daemon.id}", over
+        )
+
+
+def _have(records: Others, domain: str) -> bool:
+    """Whether one of these claims has the daemon."""
+    return any(use.domain == domain for one in records for use in one.sharing.mps)
+
+
+def _cap(uses: Iterable[prepared.MpsUse]) -> mps.Limits:
+    """The most that one of the users of a daemon may take."""
+    percent, memory = sharing_plan.cap(uses)
+    return mps.Limits(percent, memory)

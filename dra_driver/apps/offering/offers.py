@@ -1,0 +1,138 @@
+"""What the node offers now: its GPUs, cut by what claims have of them."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters.disk import records
+from dra_driver.apps.offering import inventory
+from dra_driver.logic.offering import catalog, naming, offering, packing, publishing
+from dra_driver.model import slices
+
+
+class Offers:
+    """Answers the publisher. A new order of partitions comes at most every `seconds`."""
+
+    def __init__(
+        self,
+        gpus: inventory.Inventory,
+        known: records.Records,
+        *,
+        driver_name: str,
+        policy: packing.Policy,
+        seconds: float,
+        later: Callable[[], None],
+    ) -> None:
+        """`later` is called when an order that had to wait may be published."""
+        self._gpus = gpus
+        self._known = known
+        self._driver_name = driver_name
+        self._policy = policy
+        self._seconds = seconds
+        self._later = later
+        self._reordered = float("-inf")
+        self._timer: threading.Timer | None = None
+        self._reminds_at = float("-inf")
+        self._told: set[str] = set()
+        self._snapshot: inventory.Snapshot | None = None
+        self._listed = offering.listing((), publishing.Layout.PLAIN)
+        self._log = telemetry.logger("offers")
+
+    def wanted(
+        self,
+        published: Sequence[slices.Device],
+        layout: publishing.Layout,
+        refused: Collection[str] = frozenset(),
+    ) -> Sequence[publishing.Content] | None:
+        """See `publishing.Wanted`; None until the GPUs have been looked at.
+
+        And while what is published may be all that tells how a card is called.
+
+        Raises:
+            errors.Retryable: what claims have cannot be read, so it is not known what may go.
+        """
+        if not self._gpus.wait_first(0):
+            return None
+        snapshot = self._gpus.snapshot
+        nameless = snapshot.nameless.keys()
+        if nameless and nameless & naming.cards(naming.published(published)):
+            return None
+        state = offering.State(snapshot.lost, self._held(published, snapshot), published)
+        self._tell_unoffered(snapshot.cards, layout)
+        listed = self._listing(snapshot, layout, refused)
+        best = offering.offer(listed, state, self._policy_of(may_reorder=True))
+        if not _reorders(best, published):
+            return best
+        wait = self._reordered + self._seconds - time.monotonic()
+        if wait > 0:
+            self._remind(wait)
+            return offering.offer(listed, state, self._policy_of(may_reorder=False))
+        self._reordered = time.monotonic()
+        return best
+
+    def stop(self) -> None:
+        """Remind nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _held(
+        self, published: Sequence[slices.Device], snapshot: inventory.Snapshot
+    ) -> frozenset[str]:
+        """The devices that claims have, or may have."""
+        try:
+            known = self._known.contents()
+        except OSError as error:
+            raise errors.Retryable(f"the records of claims cannot be read: {error}") from error
+        held = {
+            device.device
+            for record in known.records.values()
+            for device in record.devices
+            if not device.admin_access
+        }
+        if known.damaged:
+            # What those claims have is not known: nothing that is published goes meanwhile.
+            held |= {device.name for device in published} - snapshot.offered.keys()
+        return frozenset(held)
+
+    def _listing(
+        self, snapshot: inventory.Snapshot, layout: publishing.Layout, refused: Collection[str]
+    ) -> offering.Listing:
+        known = (self._snapshot, self._listed.layout, self._listed.refused)
+        if snapshot is not known[0] or (layout, refused) != known[1:]:
+            self._snapshot = snapshot
+            self._listed = offering.listing(snapshot.cards, layout, refused)
+        return self._listed
+
+    def _policy_of(self, *, may_reorder: bool) -> offering.Policy:
+        return offering.Policy(self._driver_name, self._policy, may_reorder=may_reorder)
+
+    def _remind(self, seconds: float) -> None:
+        now = time.monotonic()
+        # One that is due reminds of an earlier order, and may be at it still.
+        if self._reminds_at <= now:
+            self._reminds_at = now + seconds
+            self._timer = threading.Timer(seconds, self._later)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _tell_unoffered(self, cards: Sequence[catalog.Card], layout: publishing.Layout) -> None:
+        """Say once of each card that its partitions are not offered, and why."""
+        if layout is not publishing.Layout.PLAIN:
+            self._told.clear()
+            return
+        for card in cards:
+            if card.counters and card.name not in self._told:
+                self._told.add(card.name)
+                self._log.warning(
+                    "partitions are not offered: the API server takes no counters",
+                    device=card.name,
+                )
+
+
+def _reorders(best: Sequence[publishing.Content], published: Sequence[slices.Device]) -> bool:
+    """Whether devices that are published change places."""
+    names = [device.name for content in best for device in content.devices]
+    before = [device.name for device in published]
+    both = set(names).intersection(before)
+    return [name for name in names if name in both] != [name for name in before if name in both]

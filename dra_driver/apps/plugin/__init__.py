@@ -1,0 +1,1 @@
+"""`dra-driver kubelet-plugin`: the process, its sockets, its start and end."""

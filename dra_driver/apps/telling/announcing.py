@@ -1,0 +1,140 @@
+"""Tells everybody who counts on it how claims and their devices are.
+
+That is the claims' `status.devices`, the kubelet (health of devices), and the metrics.
+"""
+
+import collections
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters.disk import records
+from dra_driver.apps.offering import inventory
+from dra_driver.apps.telling import device_status, gpu_health, mps_health
+from dra_driver.logic.preparing import device_health, reports
+from dra_driver.model import claims, prepared
+
+OnHealth = Callable[[Mapping[str, str | None]], None]
+
+SETTLING = 0.02
+"""Seconds in which further changes are told together with the first one."""
+STOP_SECONDS = 5.0
+
+
+class Announcer:
+    """Threads may share it. Whoever looks last tells last: what is told stays until it changes."""
+
+    def __init__(
+        self,
+        gpus: inventory.Inventory,
+        known: records.Records,
+        statuses: device_status.DeviceStatusWriter,
+        metrics: telemetry.Metrics,
+        on_health: OnHealth,
+        *,
+        daemons: Callable[[], mps_health.Health],
+    ) -> None:
+        """`on_health` is told what is wrong with devices, by name, as often as that may change.
+
+        `daemons` is asked for only when there is something to tell.
+        """
+        self._gpus = gpus
+        self._records = known
+        self._statuses = statuses
+        self._metrics = metrics
+        self._on_health = on_health
+        self._daemons = daemons
+        self._gpu_health = gpu_health.GpuHealth(gpus, on_change=self._gone)
+        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
+        self._is_to_tell = threading.Event()
+        self._stop = threading.Event()
+        self._log = telemetry.logger("announcer")
+        self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to tell of changes."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop."""
+        self._stop.set()
+        self._is_to_tell.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def known(self) -> list[prepared.Record]:
+        """The claims that are remembered."""
+        return list(self._records.contents().records.values())
+
+    def changed(self) -> None:
+        """What is prepared, or what is there, may have changed: it is told soon.
+
+        Calls of the kubelet do not wait for that.
+        """
+        self._is_to_tell.set()
+
+    def _run(self) -> None:
+        while True:
+            self._is_to_tell.wait()
+            if self._stop.wait(SETTLING):
+                return
+            self._is_to_tell.clear()
+            try:
+                self._tell()
+            except errors.DriverError as error:
+                self._log.warning("changes not told for now", reason=str(error))
+            except Exception:  # noqa: BLE001 - a thread that ends would tell nothing ever again
+                self._log.exception("changes could not be told")
+
+    def _tell(self) -> None:
+        with self._telling:
+            known = self.known()
+            self._metrics.prepared(
+                collections.Counter(device.kind for record in known for device in record.devices),
+                claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
+            )
+            self._tell_health(known)
+            self._gpu_health.tell(known)
+
+    def tell_prepared(
+        self, record: prepared.Record, claim: claims.ResourceClaim | None = None
+    ) -> None:
+        """Have it told in the claim how its devices are; `claim` is how it was served just now."""
+        served = None if claim is None else claim.served
+        self.tell_down(record, self._daemons().down(record), served)
+
+    def tell_down(
+        self,
+        record: prepared.Record,
+        down: mps_health.Down,
+        served: claims.Json | None = None,
+    ) -> None:
+        """Have it told in the claim which of its daemons are down, and to the kubelet."""
+        # What is found out later is reported later.
+        with self._reporting:
+            gone = self._gpu_health.gone(record)
+            self._statuses.report(record.ref, reports.of_record(record, down, gone), served)
+        if record.sharing.mps:
+            with self._telling:
+                self._tell_health(self.known())
+
+    def _gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
+        with self._reporting:
+            down = self._daemons().told_of(record)
+            self._statuses.report(record.ref, reports.of_record(record, down, gone))
+
+    def _tell_health(self, known: Sequence[prepared.Record]) -> None:
+        seen = self._gpus.snapshot
+        offered = {name: offer.card for name, offer in seen.offered.items()}
+        down = self._daemons().told
+        self._metrics.gpus(
+            offered=len(set(offered.values())),
+            failed=len(seen.failures),
+            lost=len({offer.gpu.uuid for offer in seen.lost.values()}),
+        )
+        needed = {use.domain for record in known for use in record.sharing.mps}
+        self._metrics.mps_daemons(ready=len(needed - down.keys()), down=len(needed & down.keys()))
+        self._on_health(
+            device_health.of_node(offered, seen.lost, known, down=down, problem=seen.problem)
+        )

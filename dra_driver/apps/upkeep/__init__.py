@@ -1,0 +1,1 @@
+"""What is put in order without a call: after a start, every few seconds, when claims are gone."""

@@ -1,0 +1,1 @@
+"""`dra-driver webhook`: the admission webhook and its certificates."""

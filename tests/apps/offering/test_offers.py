@@ -1,0 +1,182 @@
+"""When a new order of partitions is published."""
+
+import threading
+import types
+
+import mig_node
+import pytest
+
+from dra_driver import errors
+from dra_driver.apps.offering import offers
+from dra_driver.logic.offering import publishing
+from dra_driver.sim import gpu_operations
+
+SPLIT, PLAIN = publishing.Layout.SPLIT, publishing.Layout.PLAIN
+
+
+class Scene:
+    def __init__(self, node, seconds):
+        self.node, self.now, self.reminded = node, 1000.0, []
+        self.offers = offers.Offers(
+            node.gpus,
+            node.store.records,
+            driver_name=mig_node.DRIVER,
+            policy="adaptive",
+            seconds=seconds,
+            later=lambda: self.reminded.append(self.now),
+        )
+        self.published = []
+
+    def publish(self, layout=SPLIT):
+        """The names in publishing order; what is wanted is published."""
+        contents = self.offers.wanted(self.published, layout)
+        self.published = [device for content in contents for device in content.devices]
+        return [device.name for device in self.published]
+
+    def smallest(self):
+        return [name for name in self.publish() if "-mig-1g10gb-19-" in name]
+
+
+@pytest.fixture
+def scene(node, monkeypatch):
+    made = []
+
+    def make(seconds):
+        made.append(Scene(node, seconds))
+        clock = types.SimpleNamespace(monotonic=lambda: made[-1].now)
+        monkeypatch.setattr(offers, "time", clock)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.offers.stop()
+
+
+def test_nothing_is_wanted_until_the_gpus_have_been_looked_at(node, monkeypatch):
+    monkeypatch.setattr(node.gpus, "wait_first", lambda _seconds: False)
+    assert Scene(node, 1).offers.wanted([], SPLIT) is None
+
+
+def test_nothing_is_wanted_while_what_is_published_may_be_all_that_tells_of_a_name(
+    node, new_node, api
+):
+    before = Scene(node, 1)
+    before.publish()
+    for path in (node.root / "names").iterdir():
+        path.unlink()
+    api.published = errors.Retryable("no API server")
+    after = Scene(new_node(), 1)
+    assert len(after.node.gpus.snapshot.nameless) == 2
+    assert after.offers.wanted(before.published, SPLIT) is None
+    api.published = before.published
+    after.node.gpus.look()
+    after.published = before.published
+    assert after.publish() == [device.name for device in before.published]
+
+
+def test_a_card_that_was_never_published_keeps_nothing_else_from_being(node, api):
+    made = Scene(node, 1)
+    before = made.publish()
+    gone = [name for name in before if name.startswith("gpu-0")]
+    gpu_operations.exchange(node.simulation, node.uuid(), "t4")
+    api.published = errors.Retryable("no API server")
+    assert node.gpus.look().nameless
+    assert set(made.publish()) == set(before) - set(gone)
+    api.published = made.published
+    node.gpus.look()
+    assert set(made.publish()) == set(before) - set(gone) | {"gpu-2"}
+
+
+def test_a_new_order_comes_at_once_and_the_next_one_after_a_while(scene, node, api):
+    made = scene(3600)
+    orders = [made.smallest()]
+    for device in ("gpu-0-mig-1g10gb-19-0", "gpu-1-mig-1g10gb-19-0"):
+        node.prepare(api.make(device))
+        orders.append(made.smallest())
+    assert orders[1] != orders[0]
+    assert orders[2] == orders[1]
+    made.now += 3599
+    assert made.smallest() == orders[1]
+    made.now += 1
+    last = made.smallest()
+    assert last != orders[1]
+    assert sorted(last) == sorted(orders[0])
+
+
+def test_an_order_that_has_to_wait_is_asked_for_again(scene, node, api):
+    made = scene(0.01)
+    made.smallest()
+    for device in ("gpu-0-mig-1g10gb-19-0", "gpu-1-mig-1g10gb-19-0"):
+        node.prepare(api.make(device))
+        made.smallest()
+    assert made.offers._timer is not None
+    made.offers._timer.join(60)
+    assert made.reminded == [made.now]
+
+
+def test_an_order_that_has_to_wait_is_asked_for_though_the_last_reminder_is_not_over(
+    scene, node, api
+):
+    made = scene(0.01)
+    inside, leave = threading.Event(), threading.Event()
+    made.offers._later = lambda: (inside.set(), leave.wait(60))
+    devices = [f"gpu-{card}-mig-1g10gb-19-{start}" for start in (0, 6) for card in (0, 1)]
+    made.smallest()
+    for device in devices[:2]:
+        node.prepare(api.make(device))
+        made.smallest()
+    first = made.offers._timer
+    assert inside.wait(60)
+    made.now += 0.01
+    made.smallest()
+    for device in devices[2:]:
+        node.prepare(api.make(device))
+        made.smallest()
+    assert made.offers._timer is not first
+    leave.set()
+    first.join(60)
+
+
+def test_without_a_pause_every_new_order_comes_at_once(scene, node, api):
+    made = scene(0)
+    seen = [made.smallest()]
+    for device in ("gpu-0-mig-1g10gb-19-0", "gpu-1-mig-1g10gb-19-0"):
+        node.prepare(api.make(device))
+        seen.append(made.smallest())
+    assert len({tuple(order) for order in seen}) == 3
+
+
+def test_without_counters_there_are_whole_gpus_alone_and_that_is_said_once(scene, capsys):
+    made = scene(0)
+    assert made.publish(PLAIN) == ["gpu-0", "gpu-1"]
+    assert made.publish(PLAIN) == ["gpu-0", "gpu-1"]
+    assert capsys.readouterr().out.count("partitions are not offered") == 2
+    assert len(made.publish(SPLIT)) > 2
+    made.publish(PLAIN)
+    assert capsys.readouterr().out.count("partitions are not offered") == 2
+
+
+def test_while_a_record_cannot_be_read_nothing_that_is_published_goes(scene, node, api, lose):
+    made = scene(0)
+    ref, name = api.make(mig_node.OTHER_CARD), mig_node.OTHER_CARD
+    node.prepare(ref)
+    before = set(made.publish())
+    path = node.root / "claims" / f"{ref.uid}.json"
+    text = path.read_text()
+    path.write_text("damaged")
+    lose(1)
+    node.gpus.look()
+    assert set(made.publish()) == before
+    path.write_text(text)
+    assert name in set(made.publish()) < before
+
+
+def test_records_that_cannot_be_read_at_all_are_no_reason_to_publish_less(scene, node, monkeypatch):
+    made = scene(0)
+
+    def gone():
+        raise FileNotFoundError("claims")
+
+    monkeypatch.setattr(node.store.records, "contents", gone)
+    with pytest.raises(errors.Retryable, match="the records of claims cannot be read: claims"):
+        made.publish()

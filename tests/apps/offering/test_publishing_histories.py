@@ -1,0 +1,249 @@
+"""Whatever happens to a node: in the end its slices are what a fresh node would publish.
+
+Cards and the driver come and go, feature gates are opened and closed, settings change, others
+delete slices, claims come and go. What is written goes to an API server's own rules.
+"""
+
+import copy
+import dataclasses
+import datetime as dt
+
+import mig_cards
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from dra_driver.adapters.kube import kube_errors
+from dra_driver.apps.offering import slice_writer
+from dra_driver.logic.offering import catalog, offering, publishing
+from dra_driver.model import mig, shares, slices
+from dra_driver.sim.api import kinds, problems, registry, resource_gates, rules, store
+
+KIND = next(kind for kind in kinds.KINDS if kind.resource == "resourceslices.resource.k8s.io")
+GATES = ("DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints")
+GPUS = tuple(
+    # Fewer profiles make less to compare.
+    dataclasses.replace(gpu, profiles=gpu.profiles[0:1] + gpu.profiles[2:3])
+    for gpu in mig_cards.node("h100-80gb-hbm3:1,t4:1")
+)
+PARTITION = "gpu-0-mig-3g40gb-9-4"
+DEVICES = ("gpu-0", "gpu-1", PARTITION, "gpu-0-mig-1g10gb-19-0")
+OWNER = publishing.Owner(mig_cards.DRIVER, "node-1", "uid-1")
+MOST_ROUNDS = 10
+
+
+class Server:
+    """An API server's rules for slices, without HTTP. Stands for a `kube.Client`, too."""
+
+    def __init__(self):
+        self.store = store.Store(history=10)
+        node = {"name": OWNER.node_name, "uid": OWNER.node_uid}
+        self.store.put("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": node})
+        self.open({*GATES})
+
+    def open(self, gates):
+        """Serve anew what is stored, with these gates open."""
+        self.gates = frozenset(gates)
+        closed = resource_gates.disabled(36, off=set(GATES) - self.gates, on=())
+        now = dt.datetime(2026, 7, 1, tzinfo=dt.UTC)
+        found = registry.Settings(rules.ALL, 36, closed, clock=lambda: now)
+        self._registry = registry.Registry(self.store, found)
+
+    def slices(self):
+        return self.store.items(KIND.storage)
+
+    def create(self, _resource, body, *, dry_run=False):
+        sent = copy.deepcopy(body)
+        return self._answer(lambda: self._registry.create(KIND, "", sent, dry_run=dry_run))
+
+    def replace(self, _resource, body, *, dry_run=False):
+        sent = copy.deepcopy(body)
+        key = ("", body["metadata"]["name"])
+        return self._answer(
+            lambda: self._registry.update(KIND, key, lambda _: sent, dry_run=dry_run)
+        )
+
+    def delete(self, _resource, name, **_preconditions):
+        self.store.remove(KIND.storage, ("", name))
+
+    @staticmethod
+    def _answer(call):
+        try:
+            return call()
+        except problems.ApiError as error:
+            problem = error.problem
+            raise kube_errors.refusal("write", problem.code, problem.status()) from error
+
+
+class Node:
+    """What publishes the slices of a node, as its parts do together."""
+
+    def __init__(self, server):
+        self.server = server
+        self.restart()
+
+    def restart(self):
+        self.writer = slice_writer.SliceWriter(
+            self.server, "v1", counters_dropped=self.drop_counters
+        )
+        self.layout = publishing.Layout.PLAIN
+        self.ask_counters()
+
+    def ask_counters(self):
+        """As `counter_support` does whenever the server may be another one."""
+        takes = "DRAPartitionableDevices" in self.server.gates
+        self.layout = publishing.Layout.SPLIT if takes else publishing.Layout.PLAIN
+
+    def drop_counters(self):
+        self.layout = publishing.Layout.PLAIN
+
+    def publish(self, world):
+        """Until nothing is left to write; whatever is refused on the way fails the test."""
+        for _ in range(MOST_ROUNDS):
+            existing = self.server.slices()
+            desired = publishing.contents(self.wanted(world, existing))
+            changes = publishing.reconcile(OWNER, desired, existing, self.writer.cut)
+            if not changes:
+                self.writer.settled(desired)
+                return
+            if not self.writer.learns(changes, existing):
+                assert not self.writer.write(changes)
+        raise AssertionError("there is always something to write")
+
+    def wanted(self, world, existing):
+        published = [
+            slices.parse_device(one) for body in existing for one in body["spec"].get("devices", ())
+        ]
+        listed = offering.listing(world.cards(), self.layout, frozenset(self.writer.refused))
+        state = offering.State(world.lost(), world.held, published)
+        return offering.offer(listed, state, offering.Policy(mig_cards.DRIVER, world.order))
+
+
+@dataclasses.dataclass
+class World:
+    """What is true of a node."""
+
+    absent: set = dataclasses.field(default_factory=set)
+    held: set = dataclasses.field(default_factory=set)
+    mode: mig.Mode = mig.Mode.DYNAMIC
+    division: shares.Shares | None = None
+    order: str = "adaptive"
+
+    def all_cards(self):
+        return [catalog.divided(catalog.card(gpu, self.mode), self.division) for gpu in GPUS]
+
+    def cards(self):
+        return [card for card in self.all_cards() if card.name not in self.absent]
+
+    def lost(self):
+        return {
+            name: offer
+            for card in self.all_cards()
+            if card.name in self.absent
+            for name, offer in card.offers.items()
+        }
+
+    def is_held_by(self, card):
+        return any(name == card or name.startswith(f"{card}-") for name in self.held)
+
+
+def offered(server):
+    """What the slices offer, whatever their order and the times of taints."""
+    bodies = server.slices()
+    pools = {tuple(sorted(body["spec"]["pool"].items())) for body in bodies}
+    assert len(pools) == 1
+    assert dict(*pools)["resourceSliceCount"] == len(bodies)
+    devices = [one for body in bodies for one in body["spec"].get("devices", ())]
+    sets = [one for body in bodies for one in body["spec"].get("sharedCounters", ())]
+    by_name = {one["name"]: slices.without_times(one) for one in devices}
+    assert len(by_name) == len(devices)
+    counters = {one["name"]: one for one in sets}
+    references = {
+        entry["counterSet"] for one in devices for entry in one.get("consumesCounters", ())
+    }
+    # A reference to a set that is not there makes the whole pool invalid.
+    assert references <= counters.keys()
+    return by_name, counters
+
+
+class History(RuleBasedStateMachine):
+    @initialize()
+    def start(self):
+        self.server, self.world = Server(), World()
+        self.node = Node(self.server)
+        self.node.publish(self.world)
+
+    @rule(cards=st.sets(st.sampled_from(["gpu-0", "gpu-1"])))
+    def cards_are_absent(self, cards):
+        """All of them: as if the driver did not answer."""
+        self.world.absent = cards
+
+    @rule(device=st.sampled_from(DEVICES))
+    def a_claim_comes(self, device):
+        there = {name for card in self.world.cards() for name in card.offers}
+        if device in there and not any(
+            self.world.is_held_by(one) for one in (device, device.partition("-mig")[0])
+        ):
+            self.world.held.add(device)
+
+    @precondition(lambda self: self.world.held)
+    @rule(data=st.data())
+    def a_claim_goes(self, data):
+        self.world.held.remove(data.draw(st.sampled_from(sorted(self.world.held))))
+
+    @rule(gates=st.sets(st.sampled_from(GATES)))
+    def the_api_server_comes_back_with_these_gates(self, gates):
+        self.server.open(gates)
+        # The watch was lost.
+        self.node.writer.doubt()
+        self.node.ask_counters()
+
+    @rule(data=st.data())
+    def others_delete_slices(self, data):
+        for body in self.server.slices():
+            if data.draw(st.booleans()):
+                self.server.delete(None, body["metadata"]["name"])
+
+    @rule(
+        mode=st.sampled_from([mig.Mode.DYNAMIC, mig.Mode.OFF]),
+        division=st.sampled_from([None, shares.Shares(8)]),
+        order=st.sampled_from(["adaptive", "pack", "spread"]),
+    )
+    def it_is_started_with_other_settings(self, mode, division, order):
+        self.world.mode, self.world.division, self.world.order = mode, division, order
+        self.node.restart()
+
+    @invariant()
+    def what_is_wanted_is_published_without_a_refusal(self):
+        if hasattr(self, "node"):
+            self.node.publish(self.world)
+            offered(self.server)
+
+    def teardown(self):
+        """All is well again: the node is as one that has never seen anything else."""
+        if not hasattr(self, "node"):
+            return
+        self.world.absent = set()
+        there = {name for card in self.world.cards() for name in card.offers}
+        # A device that the settings do not make any more is kept as long as it is held.
+        self.world.held &= there
+        self.the_api_server_comes_back_with_these_gates({*GATES})
+        self.node.publish(self.world)
+        fresh = Server()
+        Node(fresh).publish(self.world)
+        assert offered(self.server) == offered(fresh)
+        assert not self.node.writer.cut
+        assert not self.node.writer.refused
+
+
+def test_every_history_ends_with_what_a_fresh_node_publishes():
+    run_state_machine_as_test(
+        History, settings=settings(max_examples=20, stateful_step_count=10, deadline=None)
+    )
