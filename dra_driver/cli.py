@@ -246,7 +246,7 @@ def _demo(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()  # First of all: what follows takes a while, and leaves things behind.
     telemetry.configure(level="error", log_format="console")
     try:
-        from dra_driver.sim import demo, plugin_settings  # noqa: PLC0415 - not on every node
+        from dra_driver.sim.demo import demo, plugin_settings  # noqa: PLC0415 - not on every node
     except ModuleNotFoundError as error:
         raise errors.Fatal(
             f"the embedded cluster needs {error.name}: pip install 'dra-driver[sim]'"
@@ -318,7 +318,7 @@ def _settings(model: type[settings.T], options: argparse.Namespace) -> settings.
 
 def _hardware(config: settings.KubeletPlugin) -> "host.Hardware":
     if config.simulate_gpus is not None:
-        from dra_driver.sim import hardware  # noqa: PLC0415 - not loaded on a real node
+        from dra_driver.sim.gpus import hardware  # noqa: PLC0415 - not loaded on a real node
 
         return hardware.simulated(config)
     from dra_driver.apps.node import host  # noqa: PLC0415 - after the sockets answer

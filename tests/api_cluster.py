@@ -14,8 +14,8 @@ import reserved_port
 from dra_driver.adapters.kube import kube
 from dra_driver.logic.offering import publishing
 from dra_driver.model import claims
-from dra_driver.sim.api import options as api_options
-from dra_driver.sim.api import routing, server
+from dra_driver.sim.api.serving import options as api_options
+from dra_driver.sim.api.serving import routing, server
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from urllib import parse
 
 import urllib3
 
-from dra_driver.sim.api import server
+from dra_driver.sim.api.serving import server
 
 Json = dict[str, Any]
 

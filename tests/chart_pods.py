@@ -19,7 +19,7 @@ import chart
 import yaml
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim import kubelet, runtime
+from dra_driver.sim.cluster import kubelet, runtime
 
 Json = dict[str, Any]
 

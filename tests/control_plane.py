@@ -6,9 +6,9 @@ from typing import Any, Self
 from polling import until
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim import claim_controller, scheduler
-from dra_driver.sim.api import options as api_options
-from dra_driver.sim.api import server
+from dra_driver.sim.api.serving import options as api_options
+from dra_driver.sim.api.serving import server
+from dra_driver.sim.cluster import claim_controller, scheduler
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from dra_driver.adapters.nvml import nvml
 from dra_driver.apps.doctor import doctor
 from dra_driver.apps.node import host
 from dra_driver.logic.doctor import diagnosis
-from dra_driver.sim import hardware
+from dra_driver.sim.gpus import hardware
 
 VERSION = "580.159.04"
 """Of the simulated driver."""

@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from dra_driver.logic.picturing import snapshots
-from dra_driver.sim import gpu_models
+from dra_driver.sim.gpus import gpu_models
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ import pytest
 
 from dra_driver.logic.offering import naming, offering, publishing
 from dra_driver.logic.preparing import staleness
-from dra_driver.sim import gpu_operations, gpu_state
+from dra_driver.sim.gpus import gpu_operations, gpu_state
 
 _CARD = re.compile(r"GPU-[0-9a-f-]{36}")
 

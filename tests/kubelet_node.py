@@ -11,7 +11,7 @@ import served_api
 from polling import until
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim import claim_cache, kubelet, runtime
+from dra_driver.sim.cluster import claim_cache, kubelet, runtime
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 from dra_driver.adapters.nvml import nvml
 from dra_driver.logic.offering import catalog, offering, publishing
 from dra_driver.model import devices, mig, slices
-from dra_driver.sim import gpu_operations, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_operations, gpu_state, gpus
 
 DRIVER = "gpu.nvidia.com"
 A100, H100, H200, T4 = "a100-40gb-sxm4", "h100-80gb-hbm3", "h200-141gb", "t4"

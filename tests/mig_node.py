@@ -17,7 +17,7 @@ from dra_driver.apps.preparing import attempts, preparing, turns
 from dra_driver.apps.upkeep import device_users, mending, orphans, recovering, restoring
 from dra_driver.logic.preparing import cdi, planning, staleness
 from dra_driver.model import claims, mig
-from dra_driver.sim import gpu_operations, gpu_state, hardware
+from dra_driver.sim.gpus import gpu_operations, gpu_state, hardware
 
 DRIVER, POOL = "gpu.nvidia.com", "node-1"
 SECONDS = 60.0

@@ -6,7 +6,7 @@ import itertools
 from hypothesis import strategies
 
 from dra_driver.model import mig
-from dra_driver.sim import gpu_models
+from dra_driver.sim.gpus import gpu_models
 
 CAPABLE = tuple(name for name in gpu_models.names() if gpu_models.load(name).mig_capable)
 ENGINES = ("multiprocessors", "copy_engines", "decoders", "encoders", "jpeg_engines", "ofa_engines")

@@ -6,7 +6,7 @@ import pathlib
 
 import pynvml
 
-from dra_driver.sim import gpu_operations, gpus
+from dra_driver.sim.gpus import gpu_operations, gpus
 
 
 @dataclasses.dataclass

@@ -16,7 +16,7 @@ from dra_driver.adapters.driver import driver_root as roots
 from dra_driver.adapters.mps import mps_control, mps_domain, mps_local
 from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
-from dra_driver.sim import cuda_program, mps_program
+from dra_driver.sim.gpus import cuda_program, mps_program
 
 GIB = 1024**3
 GPU = "GPU-5b6e3f0a-0000-4000-8000-000000000001"

@@ -49,7 +49,7 @@ def serve(path: str) -> None:
 
     from dra_driver import cli
     from dra_driver.apps.mps import mps_daemon  # noqa: F401 - loaded for those to come
-    from dra_driver.sim import host_nvidia_smi
+    from dra_driver.sim.gpus import host_nvidia_smi
 
     def supervise(arguments: list[str]) -> int:
         cli.main(["mps-daemon", *arguments])

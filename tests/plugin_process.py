@@ -21,7 +21,7 @@ import api_cluster
 
 from dra_driver.adapters.kubelet import dra_client, dra_grpc
 from dra_driver.model import claims, prepared
-from dra_driver.sim import gpu_faults, gpu_state
+from dra_driver.sim.gpus import gpu_faults, gpu_state
 
 Json = dict[str, Any]
 T = TypeVar("T")

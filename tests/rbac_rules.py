@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dra_driver.sim.api import routing
+from dra_driver.sim.api.serving import routing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

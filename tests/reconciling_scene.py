@@ -9,7 +9,7 @@ from dra_driver.apps.preparing import fetching
 from dra_driver.apps.upkeep import reconciling
 from dra_driver.logic.preparing import planning
 from dra_driver.model import prepared
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GRACE, INTERVAL = 60.0, 600.0
 AWAY = options.Fault(status=503, reason="ServiceUnavailable")

@@ -7,7 +7,7 @@ from typing import Any
 import reserved_port
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.api import options, routing, server
+from dra_driver.sim.api.serving import options, routing, server
 
 CONFIG_MAPS = kube.Resource("", "v1", "configmaps")
 

@@ -37,7 +37,7 @@ from dra_driver.apps.upkeep import (
 from dra_driver.logic.preparing import cdi, mps_edits, planning
 from dra_driver.model import mig, mps
 from dra_driver.model import shares as share_model
-from dra_driver.sim import cuda_program, gpu_operations, gpu_state, hardware
+from dra_driver.sim.gpus import cuda_program, gpu_operations, gpu_state, hardware
 
 MIB, GIB = 2**20, 2**30
 DEFAULT, PROHIBITED, EXCLUSIVE = 0, 2, 3

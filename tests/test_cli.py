@@ -11,7 +11,7 @@ import structlog
 
 from dra_driver import cli, errors, settings
 from dra_driver.apps.plugin import kubelet_plugin
-from dra_driver.sim import demo
+from dra_driver.sim.demo import demo
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

@@ -6,7 +6,8 @@ machine is.
 
 import pytest
 
-from dra_driver.sim import observing, outcome, runtime
+from dra_driver.sim.cluster import runtime
+from dra_driver.sim.demo import observing, outcome
 
 
 def end_once_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

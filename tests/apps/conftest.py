@@ -20,7 +20,7 @@ import sharing_node
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import preparing
 from dra_driver.model import prepared
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 
 @pytest.fixture(scope="module")

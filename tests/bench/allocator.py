@@ -29,7 +29,7 @@ GPU_CLAIMS, MIG_CLAIMS = 8, 20
 """Claims per node: whole GPUs use up the node, partitions about a half."""
 MIX = ("1g.10gb",) * 6 + ("2g.20gb",) * 2 + ("1g.20gb", "3g.40gb")
 """Profiles of ten claims in a row."""
-MODEL = pathlib.Path(__file__).parents[2] / "dra_driver/sim/models/h100-80gb-hbm3.json"
+MODEL = pathlib.Path(__file__).parents[2] / "dra_driver/sim/gpus/models/h100-80gb-hbm3.json"
 
 _AMOUNTS = {
     "multiprocessors": "multiprocessors",

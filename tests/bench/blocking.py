@@ -24,7 +24,7 @@ import statistics
 from dra_driver.adapters.console import terminal
 from dra_driver.logic.offering import packing, placements
 from dra_driver.model import mig
-from dra_driver.sim import gpu_models
+from dra_driver.sim.gpus import gpu_models
 
 MODEL = "h100-80gb-hbm3"
 SLICES = 7

@@ -23,7 +23,7 @@ from dra_driver.adapters.console import terminal
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.preparing import fetching
 from dra_driver.logic.preparing import planning
-from dra_driver.sim.api import kubeconfig
+from dra_driver.sim.api.serving import kubeconfig
 
 CLAIMS = 40_000
 HERE = 8

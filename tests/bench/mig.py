@@ -15,7 +15,7 @@ import api_cluster
 import plugin_process
 
 from dra_driver.adapters.console import terminal
-from dra_driver.sim import gpu_delays
+from dra_driver.sim.gpus import gpu_delays
 
 CYCLES = 60
 DELAYED_CYCLES = 20

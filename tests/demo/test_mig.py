@@ -13,7 +13,8 @@ import waited_for
 
 from dra_driver import cli, telemetry
 from dra_driver.adapters.console import terminal
-from dra_driver.sim import demo, manifests, outcome
+from dra_driver.sim.cluster import manifests
+from dra_driver.sim.demo import demo, outcome
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "mig"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))

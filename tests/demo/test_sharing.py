@@ -20,7 +20,8 @@ from dra_driver.adapters.console import terminal
 from dra_driver.adapters.mps import mps_local
 from dra_driver.apps.looking import explain
 from dra_driver.model import mps
-from dra_driver.sim import demo, manifests, plugin_settings
+from dra_driver.sim.cluster import manifests
+from dra_driver.sim.demo import demo, plugin_settings
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "sharing"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))

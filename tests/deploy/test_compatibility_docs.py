@@ -7,8 +7,8 @@ import pytest
 
 from dra_driver.apps.node import counter_support
 from dra_driver.logic.preparing import config_checks
-from dra_driver.sim import gpu_models
-from dra_driver.sim.api import resource_gates
+from dra_driver.sim.api.kinds import resource_gates
+from dra_driver.sim.gpus import gpu_models
 
 PAGE = (chart.DEPLOY.parent / "docs" / "compatibility.md").read_text("utf-8")
 MINORS = range(32, 37)

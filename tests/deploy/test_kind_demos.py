@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim import cluster, gpus, runtime
+from dra_driver.sim.cluster import cluster, runtime
+from dra_driver.sim.gpus import gpus
 
 DEMO = kind_programs.FOLDER.parent
 MANIFESTS = sorted(path for path in DEMO.glob("*/*.yaml"))

@@ -17,7 +17,7 @@ from dra_driver.adapters.console import terminal
 from dra_driver.logic.offering import attributes, catalog, shares
 from dra_driver.model import mig
 from dra_driver.model import shares as share_model
-from dra_driver.sim import demo, plugin_settings
+from dra_driver.sim.demo import demo, plugin_settings
 
 PAGE = (chart.DEPLOY.parent / "docs" / "migration.md").read_text("utf-8")
 BLOCK = re.compile(r"^```yaml ?(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

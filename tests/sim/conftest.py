@@ -8,7 +8,7 @@ import pytest
 import scripted_plugin
 from control_plane import DRIVER, ControlPlane
 
-from dra_driver.sim import kubelet, plugins
+from dra_driver.sim.cluster import kubelet, plugins
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from served_api import CONFIG_MAPS
 
 from dra_driver import errors
 from dra_driver.adapters.kube import informer, kube
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 
 class Watcher:

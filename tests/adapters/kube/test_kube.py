@@ -10,7 +10,7 @@ from served_api import CONFIG_MAPS
 
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 # Paths
 

@@ -8,7 +8,7 @@ import served_api
 from served_api import CONFIG_MAPS
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GONE = options.Fault(status=410, reason="Expired")
 AWAY = options.Fault(status=503, reason="ServiceUnavailable")

@@ -7,7 +7,7 @@ import served_api
 from served_api import CONFIG_MAPS
 
 from dra_driver.adapters.kube import kube, kube_pages, kube_reducing
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GONE = options.Fault(status=410, reason="Expired")
 

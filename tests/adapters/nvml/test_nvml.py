@@ -7,7 +7,7 @@ import recorded_nvml
 
 from dra_driver.adapters.nvml import nvml, nvml_codes, nvml_facts
 from dra_driver.model import devices
-from dra_driver.sim import gpu_errors, gpu_faults, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_state, gpus
 
 CODES = gpu_errors.CODES
 

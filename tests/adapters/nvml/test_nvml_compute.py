@@ -4,7 +4,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.adapters.nvml import nvml, nvml_compute, nvml_errors, nvml_mig
-from dra_driver.sim import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
 
 CODES = gpu_errors.CODES
 ComputeMode = nvml_compute.ComputeMode

@@ -11,7 +11,7 @@ from dra_driver import errors
 from dra_driver.adapters.driver import driver_root
 from dra_driver.adapters.nvml import nvml
 from dra_driver.model import driver
-from dra_driver.sim import gpu_errors
+from dra_driver.sim.gpus import gpu_errors
 
 # ruff: noqa: N802 - doubles have the names of pynvml
 

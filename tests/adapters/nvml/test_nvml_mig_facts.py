@@ -7,7 +7,7 @@ import recorded_nvml
 from dra_driver import errors
 from dra_driver.adapters.nvml import nvml, nvml_mig
 from dra_driver.model import mig
-from dra_driver.sim import gpu_errors, gpu_faults, gpu_models, gpu_operations, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_models, gpu_operations, gpu_state, gpus
 
 CODES = gpu_errors.CODES
 
@@ -229,7 +229,9 @@ def test_what_could_not_be_read_of_mig_is_a_failure_and_not_nothing(
 
 
 def test_bindings_without_mig_have_no_profiles(machine, monkeypatch):
-    monkeypatch.delattr("dra_driver.sim.gpu_mig.MigFunctions.nvmlDeviceGetGpuInstanceProfileInfo")
+    monkeypatch.delattr(
+        "dra_driver.sim.gpus.gpu_mig.MigFunctions.nvmlDeviceGetGpuInstanceProfileInfo"
+    )
 
     assert discover(machine).gpus[0].profiles == ()
 

@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.adapters.nvml import nvml
-from dra_driver.sim import gpu_errors, gpu_faults, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_state, gpus
 
 CODES = gpu_errors.CODES
 

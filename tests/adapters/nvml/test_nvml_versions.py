@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.adapters.driver import driver_root
 from dra_driver.adapters.nvml import nvml
-from dra_driver.sim import gpu_errors
+from dra_driver.sim.gpus import gpu_errors
 
 # ruff: noqa: N802 - doubles have the names of pynvml
 

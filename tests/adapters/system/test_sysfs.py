@@ -2,7 +2,7 @@ import pytest
 
 from dra_driver.adapters.system import sysfs
 from dra_driver.model import devices
-from dra_driver.sim import gpus
+from dra_driver.sim.gpus import gpus
 
 ADDRESS = devices.PciAddress("0000:3b:00.0")
 

@@ -14,7 +14,7 @@ from dra_driver import controller_settings, settings, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.controller import controller, leading
 from dra_driver.logic.preparing import mps_pod
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 NAMESPACE, GONE = "dra-driver", "node-2"
 LABELS = {mps_pod.MANAGED_BY: mps_pod.MANAGER, mps_pod.DOMAIN: "1234"}

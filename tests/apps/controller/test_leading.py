@@ -8,7 +8,7 @@ import structlog.testing
 
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.controller import leading
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 NAMESPACE = "dra-driver"
 LONG, SHORT = 3600, 15

@@ -12,7 +12,7 @@ from dra_driver import cli, errors
 from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps.doctor import doctor, doctor_node
 from dra_driver.logic.doctor import diagnosis
-from dra_driver.sim import hardware
+from dra_driver.sim.gpus import hardware
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from dra_driver import settings
 from dra_driver.apps.doctor import doctor_cluster
 from dra_driver.logic.doctor import diagnosis
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GATE, SHARES_GATE = "DRAPartitionableDevices", "DRAConsumableCapacity"
 OWN_POLICY = "dra-driver-kubelet-plugin-slices"

@@ -9,7 +9,7 @@ import pytest
 from dra_driver.adapters.system import sysfs
 from dra_driver.apps.doctor import doctor_driver
 from dra_driver.logic.doctor import diagnosis
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 H100, T4 = "h100-80gb-hbm3:2", "t4:2"
 

@@ -9,7 +9,7 @@ import pytest
 from dra_driver.adapters.driver import capabilities, driver_root
 from dra_driver.apps.effects import injection
 from dra_driver.model import devices, driver
-from dra_driver.sim import gpu_faults, gpu_state
+from dra_driver.sim.gpus import gpu_faults, gpu_state
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
 WHOLE = "gpu-0"

@@ -9,7 +9,7 @@ from dra_driver.adapters.mps import mps_control
 from dra_driver.adapters.system import mounts
 from dra_driver.apps.effects import sharing
 from dra_driver.apps.preparing import preparing
-from dra_driver.sim import mps_program
+from dra_driver.sim.gpus import mps_program
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(

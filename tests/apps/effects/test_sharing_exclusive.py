@@ -11,7 +11,7 @@ import structlog
 from dra_driver import errors
 from dra_driver.adapters.system import patience
 from dra_driver.apps.upkeep import card_upkeep
-from dra_driver.sim import gpu_clients, gpu_faults, gpu_operations
+from dra_driver.sim.gpus import gpu_clients, gpu_faults, gpu_operations
 
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 DEFAULT, PROHIBITED, EXCLUSIVE = (

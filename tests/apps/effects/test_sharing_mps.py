@@ -5,7 +5,7 @@ import sharing_claims
 import sharing_node
 
 from dra_driver.model import ledgers, prepared
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 DEFAULT, PROHIBITED, EXCLUSIVE = (

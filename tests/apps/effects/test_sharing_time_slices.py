@@ -5,7 +5,7 @@ import sharing_claims
 import sharing_node
 
 from dra_driver import errors
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 SHORT, MEDIUM, LONG = sharing_node.SHORT, sharing_node.MEDIUM, sharing_node.LONG

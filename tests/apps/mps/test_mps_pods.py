@@ -12,7 +12,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GIB = 1024**3
 ABSENT, RUNNING, READY = mps_local.State

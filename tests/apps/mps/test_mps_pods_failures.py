@@ -14,7 +14,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.adapters.system import patience
 from dra_driver.apps.mps import mps_pods
 from dra_driver.logic.preparing import mps_pod
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 
 def test_a_pod_of_somebody_else_is_neither_used_nor_deleted(launcher, pods, pods_cluster, place):

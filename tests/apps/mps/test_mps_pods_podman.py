@@ -12,7 +12,7 @@ from mps_pods_scene import NAMESPACE, started, stopped
 from dra_driver import settings
 from dra_driver.adapters.mps import mps_local
 from dra_driver.apps.mps import mps_pods
-from dra_driver.sim import hardware
+from dra_driver.sim.gpus import hardware
 
 pytestmark = pytest.mark.podman
 

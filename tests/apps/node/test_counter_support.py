@@ -6,7 +6,7 @@ import pytest
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.node import counter_support
 from dra_driver.logic.offering import publishing
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GATE = "DRAPartitionableDevices"
 OWNER = publishing.Owner(api_cluster.DRIVER, api_cluster.NODE, "uid-1")

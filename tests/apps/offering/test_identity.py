@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.model import prepared
-from dra_driver.sim import gpu_faults, gpu_operations
+from dra_driver.sim.gpus import gpu_faults, gpu_operations
 
 H100, OTHER_H100, T4, OTHER_T4 = "gpu-0", "gpu-1", "gpu-2", "gpu-3"
 FIRST, ON_OTHER = mig_node.FIRST, mig_node.OTHER_CARD

@@ -12,7 +12,7 @@ from hypothesis import strategies
 
 from dra_driver import errors
 from dra_driver.logic.offering import naming
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 CARDS = 3
 MODELS = ("h100-80gb-hbm3", "t4")

@@ -6,8 +6,8 @@ import api_cluster
 import pytest
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim import gpu_operations, gpu_state
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
+from dra_driver.sim.gpus import gpu_operations, gpu_state
 
 H100, T4 = "gpu-0", "gpu-1"
 NAMELESS = "names of cards are not remembered for now"

@@ -5,7 +5,7 @@ import sharing_claims
 import sharing_node
 
 from dra_driver.logic.offering import naming
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 

@@ -4,7 +4,7 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.sim import gpu_faults, gpu_state
+from dra_driver.sim.gpus import gpu_faults, gpu_state
 
 DRIVER_NOT_LOADED = 9
 TIMEOUT_OF_NVML = 10

@@ -11,7 +11,7 @@ import structlog
 
 from dra_driver.adapters.disk import files
 from dra_driver.apps.offering import inventory
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 FIRST = mig_node.FIRST
 

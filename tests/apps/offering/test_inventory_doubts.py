@@ -12,7 +12,7 @@ from dra_driver.adapters.system import sysfs
 from dra_driver.apps.offering import inventory
 from dra_driver.logic.offering import offering, publishing
 from dra_driver.model import mig
-from dra_driver.sim import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
 
 CODES = {name.removeprefix("NVML_ERROR_"): code for name, code in gpu_errors.CODES.items()}
 LOST = CODES["GPU_IS_LOST"]

@@ -2,7 +2,7 @@
 
 import sharing_claims
 
-from dra_driver.sim import gpu_faults, gpu_operations, gpu_state, gpus
+from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state, gpus
 
 NOT_SUPPORTED = 3
 

@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver.logic.offering import publishing
 from dra_driver.model import claims
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 GATE = "DRAPartitionableDevices"
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))

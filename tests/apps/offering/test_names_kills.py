@@ -8,7 +8,7 @@ import signal
 import mig_node
 from apps import killed_plugin
 
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 GPUS = "t4:3"
 

@@ -9,7 +9,7 @@ import pytest
 from dra_driver import errors
 from dra_driver.apps.offering import offers
 from dra_driver.logic.offering import publishing
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 SPLIT, PLAIN = publishing.Layout.SPLIT, publishing.Layout.PLAIN
 

@@ -12,7 +12,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.apps.offering import published
 from dra_driver.logic.offering import attributes, publishing
 from dra_driver.model import devices
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 
 def gpu(uuid, minor):

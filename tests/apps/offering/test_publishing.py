@@ -12,7 +12,7 @@ from dra_driver.adapters.kube import informer, kube
 from dra_driver.apps.offering import publishing
 from dra_driver.logic.offering import publishing as logic
 from dra_driver.model import slices
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 TAINTED = {"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}
 

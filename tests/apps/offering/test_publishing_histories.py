@@ -24,7 +24,8 @@ from dra_driver.adapters.kube import kube_errors
 from dra_driver.apps.offering import slice_writer
 from dra_driver.logic.offering import catalog, offering, publishing
 from dra_driver.model import mig, shares, slices
-from dra_driver.sim.api import kinds, problems, registry, resource_gates, rules, store
+from dra_driver.sim.api.kinds import kinds, problems, resource_gates, rules
+from dra_driver.sim.api.storing import registry, store
 
 KIND = next(kind for kind in kinds.KINDS if kind.resource == "resourceslices.resource.k8s.io")
 GATES = ("DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints")

@@ -10,7 +10,8 @@ from dra_driver.apps.offering import publishing, slice_writer
 from dra_driver.logic.offering import publishing as logic
 from dra_driver.logic.offering import refusals
 from dra_driver.model import slices
-from dra_driver.sim.api import options, problems
+from dra_driver.sim.api.kinds import problems
+from dra_driver.sim.api.serving import options
 
 TOO_LONG = "x" * 65
 """Of a string attribute."""

@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver.adapters.kube import kube
 from dra_driver.model import claims
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))
 DROPPED = (

@@ -7,7 +7,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.apps.offering import slice_writer
 from dra_driver.logic.offering import publishing
 from dra_driver.model import slices
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 SHARES = "DRAConsumableCapacity"
 

@@ -15,7 +15,7 @@ import pytest
 from dra_driver import errors, settings
 from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
 from dra_driver.apps.plugin import kubelet_plugin
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 
 def test_get_info_tells_the_kubelet_what_it_needs(plugin, machine):

@@ -16,7 +16,7 @@ from dra_driver import errors, telemetry
 from dra_driver.apps.plugin import node_agent
 from dra_driver.logic.preparing import reports
 from dra_driver.model import prepared
-from dra_driver.sim import hardware
+from dra_driver.sim.gpus import hardware
 
 
 class Scene:

@@ -15,7 +15,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps.plugin import serving
 from dra_driver.model import claims
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import sharing_node
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.mps import mps_domain
 from dra_driver.model import claims, slices
-from dra_driver.sim import gpu_faults, gpu_operations
+from dra_driver.sim.gpus import gpu_faults, gpu_operations
 
 GATES = ("DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints")
 PARTITION = "gpu-0-mig-1g10gb-19-6"

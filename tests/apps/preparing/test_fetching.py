@@ -12,7 +12,7 @@ from dra_driver.adapters.system import patience
 from dra_driver.apps.preparing import fetching
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 UNAVAILABLE = options.Fault(status=503, reason="ServiceUnavailable")
 BUSY = options.Fault(status=429, reason="TooManyRequests", retry_after=1)

@@ -5,7 +5,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.model import prepared
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
 

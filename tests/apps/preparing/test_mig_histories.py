@@ -10,7 +10,7 @@ import mig_node
 from hypothesis import strategies
 
 from dra_driver import errors
-from dra_driver.sim import gpu_errors, gpu_faults
+from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
 PLACES = (
     *("gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-2g20gb-14-4"),

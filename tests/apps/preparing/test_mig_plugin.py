@@ -8,8 +8,8 @@ import plugin_process
 import plugin_victim
 import pytest
 
-from dra_driver.sim import gpu_faults, gpu_operations, gpu_state
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
+from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state
 
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
 ADOPTING = "adopting MIG instances"

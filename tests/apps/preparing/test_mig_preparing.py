@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.model import ledgers, mig, prepared
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 FIRST, SECOND, LARGE, OTHER_CARD = (
     mig_node.FIRST,

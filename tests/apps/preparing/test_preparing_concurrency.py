@@ -10,7 +10,7 @@ import pytest
 
 from dra_driver.adapters.system import locks, patience
 from dra_driver.model import prepared
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 GPUS = 8
 

@@ -16,7 +16,7 @@ import sharing_claims
 
 from dra_driver.adapters.kubelet import dra_protocol
 from dra_driver.model import prepared
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
 """Partitions of one card."""

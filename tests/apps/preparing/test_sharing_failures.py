@@ -11,7 +11,7 @@ from dra_driver.adapters.disk import files
 from dra_driver.adapters.mps import mps_domain
 from dra_driver.apps.preparing import preparing
 from dra_driver.model import mps, prepared
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 UNKNOWN, NO_PERMISSION = 999, 4

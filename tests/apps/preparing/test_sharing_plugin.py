@@ -11,7 +11,7 @@ import sharing_node
 
 from dra_driver.adapters.mps import mps_domain
 from dra_driver.adapters.system import pids
-from dra_driver.sim import cuda_program, gpu_state
+from dra_driver.sim.gpus import cuda_program, gpu_state
 
 LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"

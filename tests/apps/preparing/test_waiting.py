@@ -17,8 +17,8 @@ from dra_driver import errors, settings
 from dra_driver.apps.node import host
 from dra_driver.apps.plugin import kubelet_plugin, probe
 from dra_driver.model import devices
-from dra_driver.sim import gpu_errors, gpu_faults
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
+from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
 CODES = gpu_errors.CODES
 GROUP = "/apis/resource.k8s.io"

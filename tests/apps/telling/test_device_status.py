@@ -9,7 +9,7 @@ from device_status_scene import EARLY, LATE, NIC, NIC_ENTRY, Scene, report
 
 from dra_driver.apps.telling import device_status
 from dra_driver.model import claims
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 FORBIDDEN = options.Fault(status=403, reason="Forbidden", message="cannot patch")
 LATE_FORBIDDEN = options.Fault(

@@ -6,7 +6,7 @@ import plugin_process
 import pytest
 
 from dra_driver.apps.telling import gpu_health
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 DRIVER_NOT_LOADED = 9
 

@@ -9,8 +9,8 @@ import reserved_port
 import scraping
 import sharing_claims
 
-from dra_driver.sim import gpu_errors, gpu_faults
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
+from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.apps.upkeep import device_users, reconciling
-from dra_driver.sim import gpu_operations
+from dra_driver.sim.gpus import gpu_operations
 
 GRACE = 60.0
 FIRST, SECOND = mig_node.FIRST, mig_node.SECOND

@@ -12,7 +12,7 @@ from dra_driver.adapters.system import sysfs
 from dra_driver.apps.node import host
 from dra_driver.apps.offering import inventory
 from dra_driver.model import devices, mig, prepared
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 MISMATCH = 18
 DRIVER_NOT_LOADED = 9

@@ -7,7 +7,7 @@ import mig_node
 import pytest
 import structlog
 
-from dra_driver.sim import gpu_faults, gpu_operations
+from dra_driver.sim.gpus import gpu_faults, gpu_operations
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
 

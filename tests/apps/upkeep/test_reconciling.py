@@ -8,7 +8,7 @@ import structlog
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
 from dra_driver.model import prepared
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 AWAY, FORBIDDEN = reconciling_scene.AWAY, reconciling_scene.FORBIDDEN
 GRACE, INTERVAL = reconciling_scene.GRACE, reconciling_scene.INTERVAL

@@ -16,7 +16,7 @@ from dra_driver.apps.preparing import attempts
 from dra_driver.apps.upkeep import mending, recovering
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 REBUILDING = "record of a claim cannot be read; rebuilding it"
 

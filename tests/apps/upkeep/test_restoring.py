@@ -11,7 +11,7 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.adapters.system import patience
 from dra_driver.model import prepared
-from dra_driver.sim import gpu_faults
+from dra_driver.sim.gpus import gpu_faults
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {

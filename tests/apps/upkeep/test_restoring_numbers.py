@@ -5,7 +5,7 @@ import mig_node
 import pytest
 import structlog
 
-from dra_driver.sim import gpu_faults, gpu_operations
+from dra_driver.sim.gpus import gpu_faults, gpu_operations
 
 MOVED = "cards have other numbers; CDI spec made anew"
 REMOVED = "CDI spec names nodes of other cards; removed"

@@ -2,7 +2,7 @@
 
 import api_cluster
 
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 
 def test_records_specs_and_files_of_dead_instances_are_put_in_order_while_it_runs(

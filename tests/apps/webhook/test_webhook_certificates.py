@@ -15,7 +15,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import tls
 from dra_driver.apps.webhook import webhook, webhook_certificates
-from dra_driver.sim.api import options
+from dra_driver.sim.api.serving import options
 
 NOW = dt.datetime.now(dt.UTC)
 DAY, HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)

@@ -10,7 +10,7 @@ from dra_driver.adapters.nvml import nvml
 from dra_driver.adapters.system import sysfs
 from dra_driver.logic.offering import attributes
 from dra_driver.model import devices, quantities, slices, versions
-from dra_driver.sim import gpus
+from dra_driver.sim.gpus import gpus
 
 GPU = devices.Gpu(
     index=1,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dra_driver.logic.picturing import fitting, occupancy
 from dra_driver.logic.scheduling import counters
 from dra_driver.model import nodes
-from dra_driver.sim import gpu_models
+from dra_driver.sim.gpus import gpu_models
 
 H100 = gpu_models.load(gpu_slices.H100)
 

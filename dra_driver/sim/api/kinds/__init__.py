@@ -1,0 +1,1 @@
+"""The kinds that the API server knows: schemas, versions, and the rules of each."""

@@ -1,0 +1,56 @@
+"""Which schema holds for which kind and version."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dra_driver.sim.api.kinds import core_schemas, kinds, resource_schemas, schemas
+
+_GROUPS: Mapping[str, Mapping[str, schemas.Schema]] = MappingProxyType(
+    {
+        "": core_schemas.CORE,
+        "events.k8s.io": core_schemas.EVENTS,
+        "apps": core_schemas.APPS,
+        "coordination.k8s.io": core_schemas.COORDINATION,
+        "discovery.k8s.io": core_schemas.DISCOVERY,
+        "admissionregistration.k8s.io": core_schemas.ADMISSION,
+    }
+)
+_DESCRIBED_STRING = {
+    "apiVersion": "The group and version of this representation of the object.",
+    "kind": "The kind of the object.",
+}
+
+
+def _complete(schema: schemas.Schema) -> schemas.Schema:
+    common = {
+        name: schemas.described(schemas.STRING, text) for name, text in _DESCRIBED_STRING.items()
+    }
+    common["metadata"] = core_schemas.METADATA
+    return dataclasses.replace(schema, fields=MappingProxyType(common | dict(schema.fields or {})))
+
+
+def _all() -> dict[tuple[str, str, str], schemas.Schema]:
+    found = {}
+    for kind in kinds.KINDS:
+        for version in kind.versions:
+            if kind.group == kinds.RESOURCE_GROUP:
+                schema = resource_schemas.BY_VERSION[version][kind.kind]
+            else:
+                schema = _GROUPS[kind.group][kind.kind]
+            found[kind.group, version, kind.kind] = _complete(schema)
+    return found
+
+
+_ALL = _all()
+
+
+def schema_of(kind: kinds.Kind, version: str) -> schemas.Schema:
+    """The schema of a whole object."""
+    return _ALL[kind.group, version, kind.kind]
+
+
+def stored_schema(kind: kinds.Kind) -> schemas.Schema:
+    """The schema of the form in which the objects of the kind are kept."""
+    group = "" if kind.stored_as else kind.group
+    return _ALL[group, kind.versions[0], kind.kind]

@@ -1,0 +1,127 @@
+"""Rules for the capacities of devices that can be allocated several times.
+
+Source: Kubernetes 1.36, `pkg/apis/resource/validation/validation.go`.
+"""
+
+from typing import Any
+
+from dra_driver.model import quantities
+from dra_driver.sim.api.kinds import fields
+
+Json = dict[str, Any]
+Quantity = quantities.Quantity
+
+_MAX_VALID_VALUES = 10
+
+
+def validate(capacity: Json, path: str, *, multiple: bool) -> fields.Errors:
+    """What is wrong with a capacity; `multiple`: its device can be allocated several times."""
+    if "value" not in capacity:
+        return [fields.required(f"{path}.value")]
+    policy, place = capacity.get("requestPolicy"), f"{path}.requestPolicy"
+    if policy is None:
+        return []
+    if not multiple:
+        return [fields.forbidden(place, "allowMultipleAllocations must be true")]
+    return _policy_errors(policy, quantities.parse(capacity["value"]), place)
+
+
+def _policy_errors(policy: Json, whole: Quantity, place: str) -> fields.Errors:
+    values, limits = policy.get("validValues"), policy.get("validRange")
+    if values and limits is not None:
+        detail = (
+            "exactly one policy can be specified, "
+            'cannot specify "validValues" and "validRange" at the same time'
+        )
+        return [fields.forbidden(place, detail)]
+    if not values and limits is None:
+        return []
+    used = "validValues" if values else "validRange"
+    if "default" not in policy:
+        return [fields.required(f"{place}.default", f"required when {used} is defined")]
+    default = quantities.parse(policy["default"])
+    if values:
+        parsed = [quantities.parse(value) for value in values]
+        return _values_errors(parsed, default, whole, f"{place}.validValues")
+    return _range_errors(limits or {}, default, whole, f"{place}.validRange")
+
+
+def positive(text: str | None, path: str) -> fields.Errors:
+    """A quantity, if there is one, that has to be above zero."""
+    if text is None or quantities.parse(text).amount > 0:
+        return []
+    return [fields.invalid(path, text, "must be positive")]
+
+
+def _values_errors(
+    values: list[Quantity], default: Quantity, whole: Quantity, path: str
+) -> fields.Errors:
+    found = [
+        fields.invalid(f"{path}[{i}]", str(value), "values must be sorted in ascending order")
+        for i, value in enumerate(values)
+        if i and values[i - 1] > value
+    ]
+
+    def check(value: Quantity, place: str) -> fields.Errors:
+        if value <= whole:
+            return []
+        return [fields.invalid(place, str(value), f"option is larger than capacity value: {whole}")]
+
+    # Compared as whole numbers, rounded up: 500m and 1 are the same value.
+    found += fields.distinct(values, _MAX_VALID_VALUES, path, check, lambda value: str(value.value))
+    if default not in values:
+        detail = "default value is not valid according to the requestPolicy"
+        found.append(fields.invalid(path, str(default), detail))
+    return found
+
+
+def _range_errors(limits: Json, default: Quantity, whole: Quantity, path: str) -> fields.Errors:
+    if "min" not in limits:
+        return [fields.required(f"{path}.min", "required when validRange is defined")]
+    least = quantities.parse(limits["min"])
+    most = quantities.parse(limits["max"]) if "max" in limits else None
+    found = []
+    if least > whole:
+        detail = f"min is larger than capacity value: {whole}"
+        found.append(fields.invalid(f"{path}.min", str(least), detail))
+    if default < least:
+        detail = f"default is less than min: {least}"
+        found.append(fields.invalid(f"{path}.default", str(default), detail))
+    if most is not None:
+        found += _most_errors(least, most, default, whole, path)
+    if "step" in limits:
+        step = quantities.parse(limits["step"])
+        found += _step_errors(step, least, [default, most], whole, f"{path}.step")
+    return found
+
+
+def _most_errors(
+    least: Quantity, most: Quantity, default: Quantity, whole: Quantity, path: str
+) -> fields.Errors:
+    found = []
+    if least > most:
+        found.append(fields.invalid(f"{path}.max", str(least), f"min is larger than max: {most}"))
+    if most > whole:
+        detail = f"max is larger than capacity value: {whole}"
+        found.append(fields.invalid(f"{path}.max", str(most), detail))
+    if default > most:
+        detail = f"default is more than max: {most}"
+        found.append(fields.invalid(f"{path}.default", str(default), detail))
+    return found
+
+
+def _step_errors(
+    step: Quantity, least: Quantity, values: list[Quantity | None], whole: Quantity, path: str
+) -> fields.Errors:
+    if step.value <= 0:
+        return [fields.invalid(path, str(step), "must be greater than zero")]
+    found = []
+    once = Quantity(least.amount + step.amount, least.format)
+    if once > whole:
+        detail = f"one step {once} is larger than capacity value: {whole}"
+        found.append(fields.invalid(path, str(step), detail))
+    for value in values:
+        if value is not None and (value.value - least.value) % step.value:
+            detail = f"value is not a multiple of a given step ({step}) from ({least})"
+            found.append(fields.invalid(path, str(value), detail))
+    return found

@@ -1,0 +1,381 @@
+"""From a request to its answer: finds the verb, runs it, and puts the result into words."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dra_driver.sim.api.kinds import problems
+from dra_driver.sim.api.serving import (
+    binding,
+    discovery,
+    endpoints,
+    protobuf,
+    representing,
+    routing,
+    watching,
+)
+from dra_driver.sim.api.storing import (
+    applying,
+    codecs,
+    deleting,
+    patching,
+    registry,
+    selectors,
+    store,
+)
+
+Json = dict[str, Any]
+
+_TEXT = "text/plain; charset=utf-8"
+_DEFAULT_WATCH_SECONDS = 1800
+_LARGEST_BODY = 3 * 1024 * 1024
+_BODIES = (representing.JSON, "application/*", "*/*", "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete answer."""
+
+    status: int
+    body: bytes
+    content_type: str = representing.JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchReply:
+    """An answer that goes on: lines made of the events of a stream."""
+
+    stream: watching.Stream
+    render: Callable[[watching.Event], bytes]
+    timeout_seconds: float
+    content_type: str = representing.JSON
+
+
+Answer = Reply | WatchReply
+
+
+class Handler:
+    """Answers requests from a registry."""
+
+    def __init__(
+        self,
+        objects: registry.Registry,
+        *,
+        served: Mapping[str, tuple[str, ...]],
+        git_version: str,
+    ) -> None:
+        """A handler that serves the given versions of each group."""
+        self._served = served
+        self._registry = objects
+        self._endpoints = endpoints.Endpoints(served, git_version)
+        self._verbs: Mapping[str, Callable[[routing.Request, routing.Target], Answer]] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    def resolve(self, request: routing.Request) -> routing.Target | None:
+        """What the request is about; None if it is no resource.
+
+        Raises:
+            problems.ApiError: 404 or 405.
+        """
+        return routing.resolve(request, self._served)
+
+    def handle(self, request: routing.Request, target: routing.Target | None) -> Answer:
+        """The answer.
+
+        Raises:
+            problems.ApiError: The answer is a failure `Status`.
+        """
+        if len(request.body) > _LARGEST_BODY:
+            raise problems.too_large(_LARGEST_BODY)
+        if target is None:
+            answer = self._endpoints.answer(request)
+            if isinstance(answer, str):
+                return Reply(200, answer.encode(), _TEXT)
+            aggregated = answer.get("kind") == "APIGroupDiscoveryList"
+            return Reply(
+                200,
+                codecs.dumps(answer),
+                discovery.AGGREGATED if aggregated else representing.JSON,
+            )
+        return self._verbs[target.verb](request, target)
+
+    def _get(self, request: routing.Request, target: routing.Target) -> Reply:
+        body = self._registry.get(target.kind, target.namespace, target.name)
+        return _object(200, request, target, body)
+
+    def _list(self, request: routing.Request, target: routing.Target) -> Reply:
+        asked = _integer(request.query, "resourceVersion") or 0
+        page = self._registry.select(
+            target.kind,
+            _selector(request, target),
+            limit=_integer(request.query, "limit") or 0,
+            start=request.query.get("continue", ""),
+        )
+        if asked > page.version:
+            raise problems.too_large_version(asked, page.version)
+        return _page(request, target, page)
+
+    def _watch(self, request: routing.Request, target: routing.Target) -> WatchReply:
+        initial = request.flag("sendInitialEvents")
+        bookmarks = request.flag("allowWatchBookmarks")
+        plan = watching.Plan(
+            resource=target.kind.storage,
+            selector=_selector(request, target),
+            since=None if initial else _integer(request.query, "resourceVersion") or None,
+            bookmarks=bookmarks,
+            initial_events_end=initial and bookmarks,
+        )
+        form = representing.negotiate(request.accept)
+        return WatchReply(
+            watching.Stream(self._registry.store, plan),
+            _EventLines(form, target, request.query.get("includeObject", "")),
+            float(_integer(request.query, "timeoutSeconds") or _DEFAULT_WATCH_SECONDS),
+            representing.content_type(form),
+        )
+
+    def _create(self, request: routing.Request, target: routing.Target) -> Reply:
+        value = _object_body(request)
+        if target.subresource == "binding":
+            binding.bind(self._registry, target, value)
+            return Reply(201, codecs.dumps(_success({})))
+        if target.subresource or target.name:
+            raise problems.method_not_allowed(target.kind, target.verb)
+        decoded = self._decode(request, target, value)
+        body = self._registry.create(
+            target.kind, target.namespace, decoded.body, dry_run=_dry_run(request)
+        )
+        return self._written(201, request, target, body, decoded.warnings)
+
+    def _update(self, request: routing.Request, target: routing.Target) -> Reply:
+        decoded = self._decode(request, target, _object_body(request))
+        body = self._registry.update(
+            target.kind,
+            (target.namespace, target.name),
+            lambda _old: decoded.body,
+            status=target.subresource == "status",
+            dry_run=_dry_run(request),
+        )
+        return self._written(200, request, target, body, decoded.warnings)
+
+    def _patch(self, request: routing.Request, target: routing.Target) -> Reply:
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        if content_type not in patching.ACCEPTED:
+            raise problems.unsupported_media_type(content_type, patching.ACCEPTED)
+        patch = codecs.loads(request.body)
+        warnings: list[str] = []
+
+        def change(current: Json) -> Json:
+            shown = codecs.encode(target.kind, target.version, current)
+            if content_type == patching.APPLY_PATCH:
+                changed = self._applied(request, target, shown, patch)
+            else:
+                changed = patching.apply(content_type, shown, patch)
+            decoded = self._decode(request, target, changed)
+            warnings.extend(decoded.warnings)
+            return decoded.body
+
+        key = (target.namespace, target.name)
+        creates = content_type == patching.APPLY_PATCH and not target.subresource
+        if creates and self._registry.store.get(target.kind.storage, key) is None:
+            empty = {"metadata": {"name": target.name}}
+            body = self._registry.create(
+                target.kind, target.namespace, change(empty), dry_run=_dry_run(request)
+            )
+            return self._written(201, request, target, body, warnings)
+        body = self._registry.update(
+            target.kind,
+            key,
+            change,
+            status=target.subresource == "status",
+            dry_run=_dry_run(request),
+        )
+        return self._written(200, request, target, body, warnings)
+
+    def _written(
+        self,
+        status: int,
+        request: routing.Request,
+        target: routing.Target,
+        body: Json,
+        warnings: Sequence[str],
+    ) -> Reply:
+        warnings = [*warnings, *self._registry.warnings(target.kind, body)]
+        return _object(status, request, target, body, warnings)
+
+    def _applied(
+        self, request: routing.Request, target: routing.Target, current: Json, patch: Any
+    ) -> Json:
+        manager = request.query.get("fieldManager", "")
+        if not manager:
+            raise problems.bad_request(
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
+                "is required for apply patch"
+            )
+        return applying.apply(
+            current,
+            codecs.fitted(
+                target.kind, target.version, patch, field_validation=_field_validation(request)
+            ),
+            manager=manager,
+            subresource=target.subresource,
+            now=self._registry.now(),
+        )
+
+    def _delete(self, request: routing.Request, target: routing.Target) -> Reply:
+        if target.subresource:
+            raise problems.method_not_allowed(target.kind, target.verb)
+        options = _delete_options(request)
+        body, gone = self._registry.delete(target.kind, (target.namespace, target.name), options)
+        if gone and not target.kind.returns_deleted:
+            details = {"name": target.name, "kind": target.kind.plural}
+            if target.kind.group:
+                details["group"] = target.kind.group
+            details["uid"] = body["metadata"]["uid"]
+            return Reply(200, codecs.dumps(_success(details)))
+        return _object(200, request, target, body)
+
+    def _delete_collection(self, request: routing.Request, target: routing.Target) -> Reply:
+        options = _delete_options(request)
+        page = self._registry.select(target.kind, _selector(request, target))
+        for body in page.items:
+            try:
+                self._registry.delete(target.kind, store.key_of(body), options)
+            except problems.ApiError as error:
+                if error.problem.code != 404:  # An earlier deletion may have taken it along.
+                    raise
+        return _page(request, target, page)
+
+    def _decode(
+        self, request: routing.Request, target: routing.Target, value: Any
+    ) -> codecs.Decoded:
+        return codecs.decode(
+            target.kind,
+            target.version,
+            value,
+            field_validation=_field_validation(request),
+        )
+
+
+class _EventLines:
+    """The lines of a watch; only the first table has column definitions."""
+
+    def __init__(self, form: representing.Form, target: routing.Target, include: str) -> None:
+        self._form = form
+        self._target = target
+        self._include = include
+        self._heads = True
+
+    def __call__(self, event: watching.Event) -> bytes:
+        kind, version = self._target.kind, self._target.version
+        if event.type == watching.BOOKMARK and self._form is representing.Form.OBJECT:
+            body = {"kind": kind.kind, "apiVersion": kind.api_version(version)} | event.body
+        else:
+            body = representing.represent(
+                self._form,
+                kind,
+                version,
+                event.body,
+                include=self._include,
+                heads=self._heads,
+            )
+            self._heads = False
+        return codecs.dumps({"type": event.type, "object": body}) + b"\n"
+
+
+def _object(
+    status: int,
+    request: routing.Request,
+    target: routing.Target,
+    body: Json,
+    warnings: Sequence[str] = (),
+) -> Reply:
+    form = representing.negotiate(request.accept)
+    include = request.query.get("includeObject", "")
+    shown = representing.represent(form, target.kind, target.version, body, include=include)
+    headers = tuple(("warning", f"299 - {codecs.dumps(text).decode()}") for text in warnings)
+    return Reply(status, codecs.dumps(shown), representing.content_type(form), headers)
+
+
+def _page(request: routing.Request, target: routing.Target, page: registry.Page) -> Reply:
+    metadata: Json = {"resourceVersion": str(page.version)}
+    if page.next:
+        metadata |= {"continue": page.next, "remainingItemCount": page.remaining}
+    form = representing.negotiate(request.accept)
+    shown = representing.represent_list(
+        form,
+        target.kind,
+        target.version,
+        page.items,
+        metadata,
+        include=request.query.get("includeObject", ""),
+    )
+    return Reply(200, codecs.dumps(shown), representing.content_type(form))
+
+
+def _success(details: Json) -> Json:
+    body: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return body | {"details": details} if details else body
+
+
+def _object_body(request: routing.Request) -> Any:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if content_type == protobuf.MEDIA_TYPE:
+        return protobuf.loads(request.body)
+    if content_type not in _BODIES:
+        raise problems.unsupported_media_type(content_type, (representing.JSON,))
+    return codecs.loads(request.body)
+
+
+def _selector(request: routing.Request, target: routing.Target) -> selectors.Selector:
+    fields = request.query.get("fieldSelector", "")
+    if target.name:
+        fields = ",".join(part for part in (f"metadata.name={target.name}", fields) if part)
+    return selectors.parse(
+        target.kind,
+        namespace=target.namespace,
+        labels=request.query.get("labelSelector", ""),
+        fields=fields,
+    )
+
+
+def _integer(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise problems.bad_request(f"{name}: Invalid value: {text!r}: must be a number") from None
+
+
+def _field_validation(request: routing.Request) -> str:
+    return request.query.get("fieldValidation") or "Warn"
+
+
+def _dry_run(request: routing.Request) -> bool:
+    return request.query.get("dryRun") == "All"
+
+
+def _delete_options(request: routing.Request) -> deleting.Options:
+    body = codecs.loads(request.body) if request.body else {}
+    if not isinstance(body, dict):
+        raise problems.bad_request("DeleteOptions: the body is not a JSON object")
+    preconditions = body.get("preconditions") or {}
+    grace = body.get("gracePeriodSeconds")
+    policy = body.get("propagationPolicy") or request.query.get("propagationPolicy")
+    return deleting.Options(
+        uid=preconditions.get("uid"),
+        version=preconditions.get("resourceVersion"),
+        grace_seconds=_integer(request.query, "gracePeriodSeconds") if grace is None else grace,
+        orphan=policy == "Orphan" or body.get("orphanDependents") is True,
+        dry_run=_dry_run(request) or "All" in (body.get("dryRun") or ()),
+    )

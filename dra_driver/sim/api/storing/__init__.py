@@ -1,0 +1,1 @@
+"""What the API server keeps: objects, versions, patches, owners and the ends of objects."""

@@ -1,0 +1,330 @@
+"""The verbs of the API on objects in their stored form."""
+
+import base64
+import binascii
+import copy
+import dataclasses
+import datetime as dt
+import json
+import secrets
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dra_driver.sim.api.kinds import catalog, kinds, metadata, problems, schemas, strategies
+from dra_driver.sim.api.storing import deleting, selectors, store
+
+Json = dict[str, Any]
+Change = Callable[[Json], Json]
+"""From a copy of the current object to the wanted one."""
+
+_NAME_TRIES = 8
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_GENERATED_BASE = 58
+_KEPT_BY_STATUS_WRITES = ("resourceclaims.resource.k8s.io",)
+_SYSTEM_METADATA = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """Objects of a list, the version at which they were read, and where the next page begins."""
+
+    items: list[Json]
+    version: int
+    next: str = ""
+    remaining: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """What the rules of kinds are told of."""
+
+    rules: Mapping[str, strategies.Strategy] = dataclasses.field(default_factory=dict)
+    minor: int = 36
+    """The version of Kubernetes that is played: 1.`minor`."""
+    disabled_gates: frozenset[str] = frozenset()
+    expression_check: Callable[[str], str | None] = lambda _expression: None
+    webhook: Callable[[Json], problems.Denial | None] = lambda _object: None
+    clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
+
+
+class Registry:
+    """Creates, reads, changes and deletes objects by the rules of their kinds.
+
+    Bodies that are returned are those in the store: they are not to be changed.
+    """
+
+    def __init__(self, objects: store.Store, settings: Settings) -> None:
+        self.store = objects
+        self._settings = settings
+        self._deleter = deleting.Deleter(objects, settings.clock)
+
+    def get(self, kind: kinds.Kind, namespace: str, name: str) -> Json:
+        """The object.
+
+        Raises:
+            problems.ApiError: 404.
+        """
+        body = self.store.get(kind.storage, (namespace, name))
+        if body is None:
+            raise problems.not_found(kind, name)
+        return body
+
+    def select(
+        self, kind: kinds.Kind, selector: selectors.Selector, *, limit: int = 0, start: str = ""
+    ) -> Page:
+        """The objects that the selector matches, at one version.
+
+        Args:
+            kind: Of which kind.
+            selector: Which of them.
+            limit: At most so many; 0 for all.
+            start: The `next` of the page before.
+        """
+        with self.store.lock:
+            version = self.store.version
+            found = [body for body in self.store.items(kind.storage) if selector.matches(body)]
+        if start:
+            after = _decode_position(start)
+            found = [body for body in found if store.key_of(body) > after]
+        if not limit or len(found) <= limit:
+            return Page(found, version)
+        page = found[:limit]
+        return Page(page, version, _encode_position(store.key_of(page[-1])), len(found) - limit)
+
+    def create(
+        self, kind: kinds.Kind, namespace: str, body: Json, *, dry_run: bool = False
+    ) -> Json:
+        """Creates the object; `body` becomes property of the registry.
+
+        Raises:
+            problems.ApiError: 400, 403, 404 (namespace), 409 or 422.
+        """
+        meta = body["metadata"]
+        if meta.get("resourceVersion"):
+            message = "resourceVersion should not be set on objects to be created"
+            raise problems.ApiError(problems.Problem(500, "InternalError", message))
+        now = self.now()
+        with self.store.lock:
+            self._place(kind, namespace, meta)
+            self._stamp(kind, namespace, meta, now)
+            if kind.has_status and not kind.created_with_status:
+                body.pop("status", None)
+            self._apply_rules(kind, body, None, now, status=False)
+            body = _tidied(kind, body)
+            name = meta["name"]
+            if self.store.get(kind.storage, store.key_of(body)) is not None:
+                raise problems.already_exists(kind, name)
+            if dry_run:
+                return body
+            stored = self.store.put(kind.storage, body)
+            self._deleter.collect(kind, stored)
+            return stored
+
+    def update(
+        self,
+        kind: kinds.Kind,
+        key: store.Key,
+        change: Change,
+        *,
+        status: bool = False,
+        dry_run: bool = False,
+        internal: bool = False,
+    ) -> Json:
+        """Replaces the object, or its status alone, by what `change` makes of it.
+
+        A `resourceVersion` or `uid` in the result has to be that of the current object. An
+        `internal` change is one that the server makes itself: rules for users do not hold.
+
+        Raises:
+            problems.ApiError: 400, 404, 409 or 422.
+        """
+        with self.store.lock:
+            old = self.get(kind, *key)
+            new = change(copy.deepcopy(old))
+            _check_identity(kind, new, old)
+            _keep_system_fields(kind, new, old, status=status)
+            if kind.has_status and not status and not internal:
+                _keep_status(new, old)
+            if not internal:
+                self._apply_rules(kind, new, old, self.now(), status=status)
+            new = _tidied(kind, new)
+            if kind.generation and _without_status(new) != _without_status(old):
+                new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+            if new == old or dry_run:
+                return new
+            stored = self.store.put(kind.storage, new)
+            if not self._deleter.finish(kind, stored):
+                self._deleter.collect(kind, stored)
+            return stored
+
+    def warnings(self, kind: kinds.Kind, body: Json) -> list[str]:
+        """What the writer of the object should know, though nothing is wrong with it."""
+        return self._strategy(kind).warn(body)
+
+    def delete(
+        self, kind: kinds.Kind, key: store.Key, options: deleting.Options
+    ) -> tuple[Json, bool]:
+        """Deletes the object; see `deleting.Deleter.delete`."""
+        return self._deleter.delete(kind, key, options)
+
+    def _place(self, kind: kinds.Kind, namespace: str, meta: Json) -> None:
+        if not kind.namespaced:
+            meta.pop("namespace", None)
+            return
+        if meta.setdefault("namespace", namespace) != namespace:
+            message = (
+                f"the namespace of the provided object ({meta['namespace']}) does not match the "
+                f"namespace sent on the request ({namespace})"
+            )
+            raise problems.bad_request(message)
+        owner = self.store.get("namespaces", ("", namespace))
+        if owner is None:
+            raise problems.not_found(_NAMESPACE, namespace)
+        if owner["metadata"].get("deletionTimestamp"):
+            why = (
+                f"unable to create new content in namespace {namespace} "
+                "because it is being terminated"
+            )
+            raise problems.forbidden(kind, meta.get("name", ""), why)
+
+    def _stamp(self, kind: kinds.Kind, namespace: str, meta: Json, now: str) -> None:
+        for name in (*_SYSTEM_METADATA, "selfLink", "resourceVersion"):
+            meta.pop(name, None)
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = self._free_name(kind, namespace, meta["generateName"])
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = now
+        if kind.generation:
+            meta["generation"] = 1
+
+    def _free_name(self, kind: kinds.Kind, namespace: str, prefix: str) -> str:
+        """A name that nobody has; like Kubernetes since 1.30, a few are tried."""
+        for _ in range(_NAME_TRIES):
+            suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
+            name = prefix[:_LONGEST_GENERATED_BASE] + suffix
+            if self.store.get(kind.storage, (namespace, name)) is None:
+                break
+        return name
+
+    def _apply_rules(
+        self, kind: kinds.Kind, new: Json, old: Json | None, now: str, *, status: bool
+    ) -> None:
+        write = strategies.Write(new, old, status, self._surroundings(now))
+        strategy = self._strategy(kind)
+        strategy.prepare(write)
+        found = metadata.validate(kind, new["metadata"])
+        if old is not None:
+            found += metadata.validate_update(new["metadata"], old["metadata"])
+        found += strategy.validate(write)
+        if found:
+            raise problems.invalid(kind, new["metadata"].get("name", ""), found)
+        denial = self._settings.webhook(new)
+        if denial is not None:
+            raise problems.denied(denial)
+
+    def _strategy(self, kind: kinds.Kind) -> strategies.Strategy:
+        return self._settings.rules.get(kind.storage, strategies.PLAIN)
+
+    def _surroundings(self, now: str) -> strategies.Surroundings:
+        return strategies.Surroundings(
+            now=now,
+            minor=self._settings.minor,
+            disabled_gates=self._settings.disabled_gates,
+            expression_check=self._settings.expression_check,
+            namespace_labels=self._namespace_labels,
+        )
+
+    def _namespace_labels(self, name: str) -> Mapping[str, str]:
+        body = self.store.get("namespaces", ("", name))
+        return (body or {"metadata": {}})["metadata"].get("labels") or {}
+
+    def now(self) -> str:
+        """The time as objects show it, RFC 3339 with seconds."""
+        return self._settings.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_NAMESPACE = next(kind for kind in kinds.KINDS if kind.resource == "namespaces")
+
+
+def _check_identity(kind: kinds.Kind, new: Json, old: Json) -> None:
+    before, after = old["metadata"], new["metadata"]
+    name = before["name"]
+    if after.setdefault("name", name) != name:
+        message = (
+            f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+        )
+        raise problems.bad_request(message)
+    if (
+        kind.namespaced
+        and after.setdefault("namespace", before["namespace"]) != before["namespace"]
+    ):
+        message = (
+            f"the namespace of the object ({after['namespace']}) does not match the namespace on "
+            f"the URL ({before['namespace']})"
+        )
+        raise problems.bad_request(message)
+    if not kind.namespaced:
+        after.pop("namespace", None)
+    if after.get("resourceVersion") not in (None, "", before["resourceVersion"]):
+        raise problems.conflict(kind, name)
+    if after.get("uid") not in (None, "", before["uid"]):
+        why = (
+            f"Precondition failed: UID in precondition: {after['uid']}, "
+            f"UID in object meta: {before['uid']}"
+        )
+        raise problems.conflict(kind, name, why)
+
+
+def _keep_system_fields(kind: kinds.Kind, new: Json, old: Json, *, status: bool) -> None:
+    before = old["metadata"]
+    if status:
+        kept = {key: value for key, value in old.items() if key not in ("status", "metadata")}
+        for key in set(new) - {"status", "metadata"}:
+            del new[key]
+        new.update(copy.deepcopy(kept))
+        if kind.storage in _KEPT_BY_STATUS_WRITES:
+            managed = {k: v for k, v in new["metadata"].items() if k == "managedFields"}
+            new["metadata"] = copy.deepcopy(before) | managed
+    after = new["metadata"]
+    after.pop("selfLink", None)
+    if "managedFields" in before:
+        after.setdefault("managedFields", before["managedFields"])
+    for name in (*_SYSTEM_METADATA, "resourceVersion"):
+        after.pop(name, None)
+        if name in before:
+            after[name] = before[name]
+    new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
+
+
+def _keep_status(new: Json, old: Json) -> None:
+    new.pop("status", None)
+    if "status" in old:
+        new["status"] = copy.deepcopy(old["status"])
+
+
+def _tidied(kind: kinds.Kind, body: Json) -> Json:
+    tidied: Json = schemas.without_empty(catalog.stored_schema(kind), body)
+    return tidied
+
+
+def _without_status(body: Json) -> Json:
+    return {key: value for key, value in body.items() if key not in ("status", "metadata")}
+
+
+def _encode_position(key: store.Key) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
+
+
+def _decode_position(text: str) -> store.Key:
+    try:
+        namespace, name = json.loads(base64.urlsafe_b64decode(text))
+    except (binascii.Error, ValueError) as error:
+        raise problems.bad_request(f"continue key is not valid: {error}") from error
+    return str(namespace), str(name)

@@ -1,0 +1,1 @@
+"""The embedded cluster's parts: scheduler, kubelet, controllers, container runtime."""

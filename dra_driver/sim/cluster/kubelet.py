@@ -1,0 +1,338 @@
+"""A kubelet, as far as a DRA driver meets it: registration, pods, prepare and unprepare.
+
+Unlike the real one: a failed prepare or unprepare is tried again after seconds, not after a minute
+(a change of the pod brings it forward, as there); containers are stopped without grace and never
+started again, so a pod whose containers have ended is done whatever its restart policy is; there
+are no init containers, probes, volumes or resource limits; slices are deleted once at the start,
+whether that works or not. A new object starts with no memory of an earlier one: claims of pods
+that ran then are prepared again. Source: Kubernetes 1.36, `pkg/kubelet`.
+"""
+
+import concurrent.futures
+import dataclasses
+import datetime as dt
+import pathlib
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from dra_driver import errors, telemetry
+from dra_driver.adapters.kube import informer, kube
+from dra_driver.sim.cluster import claim_cache, events, plugins, runtime
+
+Json = dict[str, Any]
+
+RETRY_SECONDS = 2.0
+"""Until a pod that could not start is tried again; the real kubelet takes 60 to 90."""
+PODS = 256
+"""Pods that a node can run."""
+WAIT_SECONDS = 60.0
+"""Between looks at a pod of which nothing is heard."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Pod:
+    """A pod that is bound to the node, until its object is gone."""
+
+    body: Json
+    changed: threading.Event
+    containers: dict[str, runtime.Running]
+    views: Mapping[str, runtime.View]
+    gone: bool = False
+    ended: bool = False
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def deleting(self) -> bool:
+        return self.gone or "deletionTimestamp" in self.body["metadata"]
+
+
+class Kubelet:
+    """One node: it registers plugins, and runs the pods that are bound to it."""
+
+    def __init__(
+        self,
+        client: kube.Client,
+        node_name: str,
+        root: pathlib.Path,
+        containers: runtime.Runtime,
+    ) -> None:
+        """`root` is the kubelet's root directory."""
+        self._client = client
+        self._node = node_name
+        self._runtime = containers
+        self._log = telemetry.logger("kubelet")
+        self._events = events.Recorder(client, f"kubelet/{node_name}")
+        self.plugins = plugins.Plugins(root / "plugins_registry", on_gone=self._wipe)
+        self._claims = claim_cache.ClaimCache(client, self.plugins)
+        self._pods: dict[str, _Pod] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._workers = concurrent.futures.ThreadPoolExecutor(PODS, f"pods-{node_name}")
+        self._informer = informer.Informer(
+            client,
+            kube.PODS,
+            on_change=self._on_pod,
+            field_selector=f"spec.nodeName={node_name}",
+        )
+
+    def start(self) -> None:
+        """Begin: slices of an earlier life are removed, as a kubelet does at its start."""
+        self._client.delete_collection(kube.SLICES, field_selector=f"spec.nodeName={self._node}")
+        self.plugins.start()
+        self._informer.start()
+
+    def stop(self) -> None:
+        """Stop all containers and unprepare their claims; pods stay as they are in the API."""
+        self._informer.stop()
+        self._stop.set()
+        with self._lock:
+            pods = list(self._pods.values())
+        for pod in pods:
+            pod.changed.set()
+        self._workers.shutdown(wait=True)
+        self.plugins.stop()
+        self._runtime.close()
+
+    def views(self, pod_uid: str) -> Mapping[str, runtime.View]:
+        """What each container of a pod sees, or saw before it ended, by container name."""
+        with self._lock:
+            pod = self._pods.get(pod_uid)
+            containers = dict(pod.containers) if pod else {}
+        if containers:
+            return {name: container.view() for name, container in containers.items()}
+        return pod.views if pod else {}
+
+    def _wipe(self, driver: str) -> None:
+        selector = f"spec.nodeName={self._node},spec.driver={driver}"
+        self._client.delete_collection(kube.SLICES, field_selector=selector)
+
+    def _on_pod(self, kind: str, body: Json) -> None:
+        uid = body["metadata"]["uid"]
+        with self._lock:
+            pod = self._pods.get(uid)
+            if pod is None:
+                if kind == "DELETED":
+                    return
+                pod = self._pods[uid] = _Pod(body, threading.Event(), {}, {})
+                pod.ended = body.get("status", {}).get("phase") in _ENDED
+                if not pod.ended:
+                    self._workers.submit(self._run, pod)
+            pod.body = body
+            if kind == "DELETED":
+                pod.gone = True
+                if pod.ended:
+                    del self._pods[uid]
+            pod.changed.set()
+            if pod.ended and pod.deleting and not pod.gone:
+                self._workers.submit(self._delete, pod)
+
+    def _run(self, pod: _Pod) -> None:
+        """One pod's whole life, in a thread of its own."""
+        try:
+            statuses = self._follow(pod) if self._start_pod(pod) else {}
+            self._end(pod, statuses)
+        except Exception:  # noqa: BLE001 - a thread has nobody to raise to; other pods go on
+            self._log.exception("pod worker failed", pod=pod.body["metadata"]["name"])
+        with self._lock:
+            pod.ended = True
+            if pod.gone:
+                self._pods.pop(pod.uid, None)
+        if pod.deleting and not pod.gone and not self._stop.is_set():
+            self._delete(pod)
+
+    def _start_pod(self, pod: _Pod) -> bool:
+        """Prepare and start, again and again; False when the pod has to go before it ran."""
+        while True:
+            pod.changed.clear()
+            if pod.deleting or self._stop.is_set():
+                return False
+            reason = "FailedPrepareDynamicResources"
+            try:
+                prepared = self._claims.prepare(_pod_claims(pod.body))
+                reason = "Failed"
+                self._start_containers(pod, prepared)
+                self._report(pod, "Running")
+            except errors.DriverError as error:
+                self._stop_containers(pod)
+                self._retry_later(pod, reason, error)
+            else:
+                return True
+
+    def _start_containers(
+        self, pod: _Pod, prepared: Mapping[str, claim_cache.PreparedClaim]
+    ) -> None:
+        for container in pod.body["spec"]["containers"]:
+            started = self._runtime.start(
+                _container(pod.body, container, prepared), pod.changed.set
+            )
+            with self._lock:
+                pod.containers[container["name"]] = started
+
+    def _follow(self, pod: _Pod) -> dict[str, int | None]:
+        """Wait for the end of the pod; the exit status of each container, None if it still runs."""
+        while True:
+            pod.changed.clear()
+            statuses = {name: started.status() for name, started in pod.containers.items()}
+            if None not in statuses.values() or pod.deleting or self._stop.is_set():
+                return statuses
+            pod.changed.wait(WAIT_SECONDS)
+
+    def _end(self, pod: _Pod, statuses: Mapping[str, int | None]) -> None:
+        """Stop and unprepare; then the pod is done, which its status tells."""
+        self._stop_containers(pod)
+        failed = not statuses or any(status != 0 for status in statuses.values())
+        while True:
+            pod.changed.clear()
+            try:
+                self._claims.unprepare(pod.uid)
+                if not (pod.gone or self._stop.is_set()):
+                    self._report(pod, "Failed" if failed else "Succeeded", statuses)
+            except errors.DriverError as error:
+                if self._stop.is_set():
+                    return
+                self._retry_later(pod, "FailedUnprepareDynamicResources", error)
+            else:
+                return
+
+    def _retry_later(self, pod: _Pod, reason: str, error: errors.DriverError) -> None:
+        """Tell why, and wait until it is tried again: for some time, or for a change of the pod."""
+        self._events.record(pod.body, "Warning", reason, str(error))
+        pod.changed.wait(RETRY_SECONDS)
+
+    def _stop_containers(self, pod: _Pod) -> None:
+        with self._lock:
+            containers, pod.containers = pod.containers, {}
+            pod.views = {name: c.view() for name, c in containers.items()} or pod.views
+        for container in containers.values():
+            container.stop()
+
+    def _delete(self, pod: _Pod) -> None:
+        """Let the object go; nothing else tells of it again, so it is tried until it is gone."""
+        metadata = pod.body["metadata"]
+        while not (pod.gone or self._stop.is_set()):
+            try:
+                self._client.delete(
+                    kube.PODS, metadata["name"], metadata["namespace"], uid=pod.uid, grace_period=0
+                )
+            except (kube.NotFound, kube.Conflict):
+                return
+            except kube.ApiError as error:
+                self._log.info("pod is not deleted yet", pod=metadata["name"], reason=str(error))
+                self._stop.wait(RETRY_SECONDS)
+            else:
+                return
+
+    def _report(
+        self, pod: _Pod, phase: str, statuses: Mapping[str, int | None] | None = None
+    ) -> None:
+        """Write the pod's status; a pod that is gone meanwhile needs none."""
+        metadata = pod.body["metadata"]
+        try:
+            body = self._client.get(kube.PODS, metadata["name"], metadata["namespace"])
+            if body["metadata"]["uid"] == pod.uid:
+                self._client.patch(
+                    kube.PODS,
+                    metadata["name"],
+                    # A pod of the same name that came meanwhile is another one.
+                    {
+                        "metadata": {"uid": pod.uid},
+                        "status": _status(body, phase, statuses or {}),
+                    },
+                    metadata["namespace"],
+                    subresource="status",
+                )
+        except (kube.NotFound, kube.Conflict):
+            return
+
+
+_ENDED = ("Succeeded", "Failed")
+_OUR_CONDITIONS = ("Initialized", "Ready", "ContainersReady")
+_KILLED = 137
+"""Exit status of what was ended by SIGKILL."""
+
+
+def _status(pod: Json, phase: str, statuses: Mapping[str, int | None]) -> Json:
+    """What the kubelet says of a pod; a container that still ran at the end was killed."""
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = pod.get("status") or {}
+    running = phase == "Running"
+    known = {item["type"]: item for item in before.get("conditions") or ()}
+    ours: dict[str, Json] = {
+        kind: {"type": kind, "status": str(running), "lastTransitionTime": now}
+        for kind in _OUR_CONDITIONS
+    }
+    return {
+        "phase": phase,
+        "startTime": before.get("startTime") or now,
+        "conditions": list((known | ours).values()),
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container.get("image", ""),
+                "imageID": "",
+                "ready": running,
+                "started": running,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": now}}
+                if running
+                else _terminated(statuses.get(container["name"]), now),
+            }
+            for container in pod["spec"]["containers"]
+        ],
+    }
+
+
+def _terminated(status: int | None, now: str) -> Json:
+    code = _KILLED if status is None else status
+    reason = "Error" if code else "Completed"
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": now}}
+
+
+def _pod_claims(pod: Json) -> claim_cache.PodClaims:
+    # A claim that the pod's status lists without a name is one that the pod does not need.
+    statuses = {
+        item["name"]: item.get("resourceClaimName") or ""
+        for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    return claim_cache.PodClaims(
+        namespace=pod["metadata"]["namespace"],
+        pod_uid=pod["metadata"]["uid"],
+        names={
+            item["name"]: item.get("resourceClaimName") or statuses.get(item["name"])
+            for item in pod["spec"].get("resourceClaims") or ()
+        },
+    )
+
+
+def _container(
+    pod: Json, container: Json, prepared: Mapping[str, claim_cache.PreparedClaim]
+) -> runtime.Container:
+    used = (container.get("resources") or {}).get("claims") or ()
+    cdi_ids = [
+        cdi_id
+        for use in used
+        if use["name"] in prepared
+        for cdi_id in prepared[use["name"]].cdi_ids(use.get("request"))
+    ]
+    return runtime.Container(
+        pod_uid=pod["metadata"]["uid"],
+        name=container["name"],
+        command=(*(container.get("command") or ()), *(container.get("args") or ())),
+        env={item["name"]: _value(item, pod) for item in container.get("env") or ()},
+        cdi_ids=tuple(dict.fromkeys(cdi_ids)),
+    )
+
+
+def _value(variable: Json, pod: Json) -> str:
+    """Of a variable of a container: given, or from a plain field of the pod."""
+    path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
+    if not path:
+        return str(variable.get("value", ""))
+    value: Any = pod
+    for key in path.split("."):
+        value = value.get(key, "") if isinstance(value, dict) else ""
+    return str(value)

@@ -1,0 +1,1 @@
+"""Simulated GPUs: a stand-in for pynvml, `nvidia-smi`, MPS and sysfs, with their state on disk."""

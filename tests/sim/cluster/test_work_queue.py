@@ -1,0 +1,61 @@
+import threading
+import time
+
+from dra_driver.sim.cluster import work_queue
+
+
+def test_keys_come_in_the_order_in_which_they_were_put_and_once():
+    queue = work_queue.WorkQueue()
+    for key in "abab":
+        queue.put(key)
+    queue.put("c")
+    assert [queue.get() for _ in range(3)] == ["a", "b", "c"]
+
+
+def test_a_key_that_is_put_while_it_is_looked_at_comes_again():
+    queue = work_queue.WorkQueue()
+    queue.put("a")
+    assert queue.get() == "a"
+    queue.put("a")
+    assert queue.get() == "a"
+
+
+def test_a_failed_key_comes_back_by_itself_each_time_later(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    queue = work_queue.WorkQueue()
+    delays = []
+    for _ in range(9):
+        queue.failed("a")
+        delays.append(queue._later["a"] - now)
+        now += 20
+        assert queue.get() == "a"
+    assert [round(delay, 3) for delay in delays] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10]
+    queue.succeeded("a")
+    queue.failed("a")
+    assert round(queue._later["a"] - now, 3) == 0.1
+
+
+def test_a_failed_key_is_waited_for():
+    queue = work_queue.WorkQueue()
+    queue.failed("a")
+    assert queue.get() == "a"
+
+
+def test_a_failed_key_that_is_put_comes_at_once_and_only_once():
+    queue = work_queue.WorkQueue()
+    queue.failed("a")
+    queue.put("a")
+    assert queue.get() == "a"
+    assert queue._later == {}
+
+
+def test_closing_wakes_whoever_waits():
+    queue = work_queue.WorkQueue()
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(queue.get()))
+    waiting.start()
+    queue.close()
+    waiting.join(timeout=60)
+    assert got == [None]
+    assert queue.closed

@@ -1,0 +1,215 @@
+"""What is remembered of pods: a real API server, and pods in the states that they go through."""
+
+import pathlib
+import tempfile
+import types
+
+import pytest
+import served_api
+
+from dra_driver.adapters.kube import kube
+from dra_driver.sim.demo import observing, outcome, shared
+
+PARTITION = {"request": "mig", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0-mig-1"}
+DEVICE = {
+    "name": "gpu-0-mig-1",
+    "attributes": {"productName": {"string": "NVIDIA H100"}, "profile": {"string": "1g.10gb"}},
+}
+FOUND = outcome.Device("gpu.nvidia.com", "n", "gpu-0-mig-1", "NVIDIA H100", "1g.10gb", None)
+SHARE_ID = "a096123c-b673-4486-89e0-59f1042f3d24"
+TIME_SLICES = {"GPU-1": "Long"}
+ROUND = ["sh", "-c", "nvidia-smi -L; sleep 5"]
+
+
+class Scene:
+    """A cluster without nodes; pods and claims are what a test makes of them."""
+
+    def __init__(self, directory):
+        self.api = served_api.ServedApi(directory)
+        self.client = self.api.client
+        key = PARTITION["driver"], PARTITION["pool"], PARTITION["device"]
+        node = types.SimpleNamespace(
+            time_slices=lambda: TIME_SLICES, kubelet=types.SimpleNamespace(views=lambda _: {})
+        )
+        cluster = types.SimpleNamespace(
+            client=self.client, nodes={"n": node}, devices=lambda: {key: self.device}
+        )
+        self.device = DEVICE
+        self.observer = observing.Observer(cluster)
+
+    def add_pod(self, *commands, node=None, **annotations):
+        containers = [
+            {"name": f"c{number}", "image": "none"} | ({"command": command} if command else {})
+            for number, command in enumerate(commands or [None])
+        ]
+        claims = [{"name": "mig", "resourceClaimName": "mig"}]
+        body = {
+            "metadata": {"name": "train", "annotations": annotations},
+            "spec": {"containers": containers, "resourceClaims": claims}
+            | ({"nodeName": node} if node else {}),
+        }
+        return self.client.create(kube.PODS, body, "default")
+
+    def set_status(self, **status):
+        self.client.patch(kube.PODS, "train", {"status": status}, "default", subresource="status")
+
+    def set_scheduled(self, value):
+        condition = {"type": "PodScheduled", "status": value, "reason": "Unschedulable"}
+        self.set_status(conditions=[condition])
+
+    def warn(self, pod, number, reason, message):
+        about = {"kind": "Pod", "name": "train", "uid": pod["metadata"]["uid"]}
+        event = {"metadata": {"name": f"train.{number}"}, "involvedObject": about}
+        event |= {"type": "Warning", "reason": reason, "message": message}
+        self.client.create(kube.EVENTS, event, "default")
+
+    def allocate(self, **more):
+        request = {"name": "mig", "exactly": {"deviceClassName": "mig.nvidia.com"}}
+        claim = {"metadata": {"name": "mig"}, "spec": {"devices": {"requests": [request]}}}
+        made = self.client.create(kube.CLAIMS, claim, "default")
+        allocation = {"devices": {"results": [PARTITION | more]}}
+        self.client.replace_status(
+            kube.CLAIMS, made | {"status": {"allocation": allocation}}, "default"
+        )
+
+    def look(self):
+        [pod] = self.observer.look().pods
+        return pod
+
+
+@pytest.fixture
+def scene():
+    with tempfile.TemporaryDirectory() as directory:
+        made = Scene(pathlib.Path(directory))
+        yield made
+        made.api.close()
+
+
+def test_a_pod_that_has_waited_is_known_to_have_waited_when_it_runs(scene):
+    scene.add_pod()
+    assert not scene.look().was_unschedulable
+    scene.set_scheduled("False")
+    assert (scene.look().phase, scene.look().was_unschedulable) == ("Unschedulable", True)
+    scene.set_scheduled("True")
+    scene.set_status(phase="Running")
+    assert (scene.look().phase, scene.look().was_unschedulable) == ("Running", True)
+
+
+def test_a_pod_that_waited_between_two_looks_is_known_by_its_event(scene):
+    pod = scene.add_pod()
+    scene.warn(pod, 1, "Failed", "x")
+    assert not scene.look().was_unschedulable
+    scene.warn(pod, 2, "FailedScheduling", "y")
+    assert scene.look().was_unschedulable
+
+
+def test_a_pod_that_waited_and_ran_within_one_look_is_not_taken_for_one_that_never_waited(
+    scene, monkeypatch
+):
+    pod, asked, listed = scene.add_pod(), [], scene.client.list
+
+    def list_slowly(resource):
+        found = listed(resource)
+        asked.append(resource)
+        if len({kube.PODS, kube.EVENTS}.intersection(asked)) == 1 and resource != kube.CLAIMS:
+            scene.warn(pod, 1, "FailedScheduling", "x")
+            scene.set_status(phase="Running")
+        return found
+
+    monkeypatch.setattr(scene.client, "list", list_slowly)
+    seen = scene.look()
+    assert seen.was_unschedulable or seen.phase == "Pending"
+    monkeypatch.undo()
+    assert (scene.look().phase, scene.look().was_unschedulable) == ("Running", True)
+
+
+def test_a_pod_that_has_run_is_known_to_have_run_when_it_has_failed(scene):
+    scene.add_pod()
+    assert not scene.look().has_run
+    scene.set_status(phase="Running")
+    assert scene.look().has_run
+    scene.set_status(phase="Failed")
+    assert (scene.look().phase, scene.look().has_run) == ("Failed", True)
+
+
+def test_a_pod_that_has_ended_is_shown_with_the_devices_that_it_had(scene):
+    scene.add_pod()
+    scene.allocate()
+    assert scene.look().claims == (outcome.Claim("mig", (FOUND,)),)
+    scene.set_status(phase="Succeeded")
+    scene.client.delete(kube.CLAIMS, "mig", "default")
+    assert scene.look().claims == (outcome.Claim("mig", (FOUND,)),)
+
+
+def test_a_pod_that_lost_its_devices_before_it_ended_is_shown_without(scene):
+    scene.add_pod()
+    scene.allocate()
+    scene.look()
+    scene.client.delete(kube.CLAIMS, "mig", "default")
+    assert scene.look().claims == (outcome.Claim("mig", ()),)
+
+
+@pytest.mark.parametrize(
+    ("commands", "ends"),
+    [([ROUND], True), ([ROUND, ROUND], True), ([ROUND, None], False), ([None], False)],
+)
+def test_a_pod_ends_by_itself_when_all_of_its_containers_do(scene, commands, ends):
+    scene.add_pod(*commands)
+    assert scene.look().ends is ends
+
+
+def test_what_is_expected_comes_from_the_annotation(scene):
+    scene.add_pod(**{outcome.EXPECT_ANNOTATION: outcome.WAITED})
+    assert scene.look().expected == outcome.WAITED
+
+
+REFUSAL = "NodePrepareResources failed for claim default/mig: sharing.strategy: not allowed"
+UNPREPARED = "FailedPrepareDynamicResources"
+
+
+def test_a_pod_whose_claim_a_driver_does_not_prepare_is_refused_until_it_runs(scene):
+    pod = scene.add_pod(node="n")
+    assert (scene.look().phase, scene.look().reason) == ("Pending", None)
+    scene.warn(pod, 1, UNPREPARED, REFUSAL)
+    assert (scene.look().phase, scene.look().reason) == (outcome.REFUSED, REFUSAL)
+    scene.set_status(phase="Running")
+    assert (scene.look().phase, scene.look().reason) == ("Running", None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [("Failed", REFUSAL), (UNPREPARED, "claim default/mig is not allocated")],
+)
+def test_a_pod_that_waits_for_something_else_is_not_refused(scene, reason, message):
+    pod = scene.add_pod(node="n")
+    scene.warn(pod, 1, UNPREPARED, REFUSAL)
+    scene.warn(pod, 2, reason, message)
+    assert (scene.look().phase, scene.look().reason) == ("Pending", message)
+
+
+def only_device(scene):
+    [claim] = scene.look().claims
+    [device] = claim.devices
+    return device
+
+
+def test_a_share_is_what_the_allocation_consumes(scene):
+    scene.add_pod()
+    scene.device = DEVICE | {"capacity": {"memory": {"value": "80Gi"}}}
+    scene.allocate(shareID=SHARE_ID, consumedCapacity={"memory": "10Gi", "cores": "30"})
+    assert only_device(scene).share == shared.Share(SHARE_ID, {"memory": "10Gi", "cores": "30"})
+
+
+def test_a_numbered_share_is_one_of_as_many_as_the_device_has(scene):
+    scene.add_pod()
+    scene.device = DEVICE | {"capacity": {"shares": {"value": "4"}}}
+    scene.allocate(shareID=SHARE_ID, consumedCapacity={"shares": "1"})
+    assert only_device(scene).share == shared.Share(SHARE_ID, {"shares": "1"}, 4)
+
+
+@pytest.mark.parametrize(("uuid", "name"), [("GPU-1", "Long"), ("GPU-2", None)])
+def test_a_gpu_has_the_time_slice_that_is_set_on_it(scene, uuid, name):
+    scene.add_pod()
+    scene.device = {"name": "gpu-0", "attributes": {"uuid": {"string": uuid}}}
+    scene.allocate()
+    assert only_device(scene).time_slice == name
