@@ -248,6 +248,11 @@ class KubeletPlugin(Settings):
         return self.state_dir or self.plugin
 
     @property
+    def mps(self) -> pathlib.Path:
+        """Where MPS daemons have their directories."""
+        return self.state / "mps"
+
+    @property
     def simulation(self) -> pathlib.Path:
         """The directory of simulated GPUs."""
         return self.simulation_dir or self.state / "simulation"

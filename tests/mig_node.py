@@ -11,7 +11,7 @@ from dra_driver import settings
 from dra_driver.adapters.disk import card_names, ledgers, records
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
-from dra_driver.apps.effects import partitioning, sharing
+from dra_driver.apps.effects import partitioning, sharing, wiring
 from dra_driver.apps.offering import inventory, names
 from dra_driver.apps.preparing import attempts, preparing, turns
 from dra_driver.apps.upkeep import device_users, mending, orphans, recovering, restoring
@@ -129,7 +129,7 @@ class Node:
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(DRIVER, POOL)
-        self.effects = attempts.Effects(found.injector, self.partitioner, self.sharer)
+        self.effects = wiring.Effects(found.injector, self.partitioner, self.sharer)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,

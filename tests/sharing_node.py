@@ -21,7 +21,7 @@ from dra_driver.adapters.driver import driver_programs
 from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, pids, processes
-from dra_driver.apps.effects import partitioning, sharing
+from dra_driver.apps.effects import partitioning, sharing, wiring
 from dra_driver.apps.offering import inventory, names
 from dra_driver.apps.preparing import attempts, preparing, turns
 from dra_driver.apps.telling import mps_health
@@ -106,7 +106,7 @@ class Node(mig_node.Node):
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
-        self.effects = attempts.Effects(found.injector, self.partitioner, self.sharer)
+        self.effects = wiring.Effects(found.injector, self.partitioner, self.sharer)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,

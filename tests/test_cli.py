@@ -128,7 +128,7 @@ def test_what_a_command_does_not_need_is_not_loaded():
 def test_what_opens_the_sockets_does_not_wait_for_what_prepares_to_load():
     script = (
         "import sys\n"
-        "from dra_driver.apps import kubelet_plugin\n"
+        "from dra_driver.apps.plugin import kubelet_plugin\n"
         "late = {'kubernetes', 'pynvml', 'yaml', 'dra_driver.apps.preparing.preparing',\n"
         "        'dra_driver.apps.plugin.node_agent', 'dra_driver.adapters.nvml.nvml'}\n"
         "assert not late & set(sys.modules), late & set(sys.modules)\n"

@@ -24,7 +24,11 @@ pytestmark = [
 GIB = 1024**3
 MAY_MOUNT = (
     subprocess.run(
-        [sys.executable, "-c", "from dra_driver.adapters import mounts; mounts.leave_namespace()"],
+        [
+            sys.executable,
+            "-c",
+            "from dra_driver.adapters.system import mounts; mounts.leave_namespace()",
+        ],
         capture_output=True,
         check=False,
     ).returncode

@@ -6,28 +6,16 @@ Whoever writes or removes one holds the claim's lock.
 
 import pathlib
 from collections.abc import Mapping
-from typing import Protocol
 
 from dra_driver.adapters.disk import files
+from dra_driver.apps.node import injection
 from dra_driver.logic.preparing import cdi
 from dra_driver.model import devices, prepared
 
 
-class Injector(Protocol):
-    """Knows what a container needs to use GPUs."""
-
-    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
-        """The edits for GPUs and instances by device name.
-
-        Raises:
-            errors.Rejected: something that they need is not as it must be.
-            errors.Retryable: something that they need is missing on the node.
-        """
-
-
 def text(
     driver_name: str,
-    injector: Injector,
+    injector: injection.Injector,
     record: prepared.Record,
     gpus: Mapping[str, devices.Gpu],
     shared: Mapping[str, cdi.Edits],
@@ -37,7 +25,7 @@ def text(
     `gpus` are those of the claim's devices, by device name; `shared` the edits for what lets
     processes share them, by device key.
 
-    Raises as `Injector.injection` does.
+    Raises as `injection.Injector` does.
     """
     partitions = {one.device: one for one in record.partitions}
     grants = {
@@ -46,13 +34,13 @@ def text(
         else devices.Grant(gpu)
         for name, gpu in gpus.items()
     }
-    injection = injector.injection(grants)
+    found = injector.injection(grants)
     edits = {
-        key: injection.devices[entry.device].and_also(shared.get(key, cdi.Edits()))
+        key: found.devices[entry.device].and_also(shared.get(key, cdi.Edits()))
         for entry in record.devices
         for key in [cdi.device_key(entry.device, entry.share_id)]
     }
-    return cdi.spec(driver_name, record.uid, cdi.Injection(injection.common, edits))
+    return cdi.spec(driver_name, record.uid, cdi.Injection(found.common, edits))
 
 
 def uuids(record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> dict[str, str]:

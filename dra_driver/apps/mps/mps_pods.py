@@ -325,7 +325,7 @@ def launcher(
         service_account=config.mps_service_account,
         priority_class=config.mps_priority_class,
     )
-    return PodLauncher(client, site, processes, config.state / "mps")
+    return PodLauncher(client, site, processes, config.mps)
 
 
 def _check(site: mps_pod.Site) -> None:

@@ -10,8 +10,7 @@ from dra_driver.adapters.driver import capabilities, driver_programs, driver_roo
 from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml
 from dra_driver.adapters.system import sysfs
-from dra_driver.apps.effects import injection, specs
-from dra_driver.apps.node import time_slice_probe
+from dra_driver.apps.node import injection, time_slice_probe
 from dra_driver.model import devices
 
 
@@ -26,7 +25,7 @@ class Hardware:
 
     nvml: nvml.Nvml
     place: sysfs.Sysfs
-    injector: specs.Injector
+    injector: injection.Injector
     driver: driver_root.Layout
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
 from dra_driver.adapters.system import locks, patience
-from dra_driver.apps.effects import partitioning, sharing, specs, waits
+from dra_driver.apps.effects import specs, waits, wiring
+from dra_driver.apps.node import base
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import rebuilding, undoing
 from dra_driver.logic.preparing import cdi, planning
@@ -37,13 +38,14 @@ class Store:
     boot_id: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Effects:
-    """What is done on the node for a claim."""
+def store(on: base.Base) -> Store:
+    """Where the state of claims is kept."""
+    return Store(on.records, on.config.cdi_dir, on.locks, on.boot_id)
 
-    injector: specs.Injector
-    partitioner: partitioning.Partitioner
-    sharer: sharing.Sharer
+
+def node(on: base.Base) -> planning.Node:
+    """What claims are prepared for."""
+    return planning.Node(on.config.driver_name, pool=on.config.node_name)
 
 
 class Held(errors.Retryable):
@@ -66,7 +68,7 @@ class Attempts:
         node: planning.Node,
         store: Store,
         gpus: inventory.Inventory,
-        effects: Effects,
+        effects: wiring.Effects,
         *,
         on_change: Callable[[], None],
         on_prepared: OnPrepared,

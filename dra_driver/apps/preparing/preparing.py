@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.system import locks, patience
-from dra_driver.apps.effects import waits
+from dra_driver.apps.effects import waits, wiring
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts, releases, turns
 from dra_driver.logic.preparing import planning
@@ -53,7 +53,7 @@ class Preparer:
         store: attempts.Store,
         source: ClaimSource,
         gpus: inventory.Inventory,
-        effects: attempts.Effects,
+        effects: wiring.Effects,
         *,
         stopping: threading.Event,
         on_change: Callable[[], None],

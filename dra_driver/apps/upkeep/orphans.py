@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers, records
 from dra_driver.adapters.system import patience
-from dra_driver.apps.effects import waits
+from dra_driver.apps.effects import waits, wiring
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts
 from dra_driver.apps.upkeep import device_users, mending
@@ -32,7 +32,7 @@ class Orphans:
         gpus: inventory.Inventory,
         store: attempts.Store,
         books: ledgers.Ledgers,
-        effects: attempts.Effects,
+        effects: wiring.Effects,
         mender: mending.Mender,
         users: device_users.DeviceUsers,
         *,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.system import patience
-from dra_driver.apps.effects import specs
+from dra_driver.apps.effects import specs, wiring
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts
 from dra_driver.logic.preparing import device_numbers, planning
@@ -29,7 +29,7 @@ class Restorer:
         node: planning.Node,
         store: attempts.Store,
         gpus: inventory.Inventory,
-        effects: attempts.Effects,
+        effects: wiring.Effects,
         *,
         leaving: Callable[[], Collection[str]],
     ) -> None:

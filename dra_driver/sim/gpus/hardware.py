@@ -20,7 +20,7 @@ INSTANCE_VARIABLE = "SIMULATED_MIG_"
 
 
 class SimulatedDriver:
-    """See `specs.Injector`: no device nodes, but a container can ask what it was given."""
+    """See `injection.Injector`: no device nodes, but a container can ask what it was given."""
 
     def __init__(self, nvidia_smi: pathlib.Path) -> None:
         """`nvidia_smi` is the stand-in for nvidia-smi, at a path that the runtime can mount."""

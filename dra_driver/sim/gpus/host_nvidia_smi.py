@@ -71,7 +71,7 @@ def write(directory: pathlib.Path) -> pathlib.Path:
         f"#!{sys.executable}\n"
         "import sys\n"
         f"sys.path.insert(0, {str(_PACKAGES)!r})\n"
-        "from dra_driver.sim import host_nvidia_smi\n"
+        "from dra_driver.sim.gpus import host_nvidia_smi\n"
         f"sys.exit(host_nvidia_smi.main({str(directory.resolve())!r}, sys.argv[1:]))\n"
     )
     files.write(path, text, mode=0o755, durable=False)

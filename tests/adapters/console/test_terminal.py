@@ -141,7 +141,7 @@ def test_progress_goes_to_standard_error_and_is_said_once(output):
 
 SCRIPT = """
 import sys
-from dra_driver.adapters import terminal
+from dra_driver.adapters.console import terminal
 shown = terminal.Terminal()
 with shown.progress("starting [x] :smile:") as progress:
     progress.update("waiting [y] :smile:")

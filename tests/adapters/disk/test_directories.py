@@ -102,7 +102,7 @@ def test_a_directory_of_somebody_else_takes_no_files(tmp_path, mode, exists):
         above.chmod(0o755)
     script = (
         "import os, pathlib, sys\n"
-        "from dra_driver.adapters import directories\n"
+        "from dra_driver.adapters.disk import directories\n"
         "os.setuid(65534)\n"
         "state = directories.look(pathlib.Path(sys.argv[1]))\n"
         "print(state.exists, state.failure)\n"

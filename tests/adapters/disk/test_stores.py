@@ -75,7 +75,7 @@ def test_what_another_process_writes_and_removes_is_seen(directory, store):
     assert store.contents().records.keys() == {"one"}
     script = (
         "import pathlib, sys\n"
-        "from dra_driver.adapters import records\n"
+        "from dra_driver.adapters.disk import records\n"
         "store = records.Records(pathlib.Path(sys.argv[1]))\n"
         "one = store.get('one')\n"
         "store.write(one.model_copy(update={'uid': 'two'}))\n"

@@ -190,7 +190,7 @@ def test_the_servers_of_a_killed_daemon_end_with_it(running, control, daemon):
 def test_a_daemon_does_not_outlive_who_started_it(scene, daemon, tmp_path):
     program = (
         "import pathlib, sys, time\n"
-        "from dra_driver.adapters import mps_control\n"
+        "from dra_driver.adapters.mps import mps_control\n"
         "program, pipe, device = sys.argv[1:]\n"
         "control = mps_control.Control(pathlib.Path(program), pathlib.Path(pipe),"
         " pathlib.Path(pipe))\n"

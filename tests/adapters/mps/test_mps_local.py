@@ -76,7 +76,8 @@ def test_after_a_restart_of_the_driver_the_daemon_is_known_and_can_be_stopped(sc
     daemon = scene.daemon()
     program = (
         "import pathlib, sys\n"
-        "from dra_driver.adapters import mps_local, patience\n"
+        "from dra_driver.adapters.mps import mps_local\n"
+        "from dra_driver.adapters.system import patience\n"
         "from dra_driver.model import mps\n"
         "launcher = mps_local.LocalLauncher(pathlib.Path(sys.argv[1]), private_shm=False)\n"
         "daemon = mps.decode(sys.argv[2])\n"

@@ -206,7 +206,8 @@ def test_a_real_library_is_loaded_from_a_driver_root(tmp_path):
     directory.mkdir(parents=True)
     code = (
         "import pathlib, sys\n"
-        "from dra_driver.adapters import driver_root, nvml\n"
+        "from dra_driver.adapters.driver import driver_root\n"
+        "from dra_driver.adapters.nvml import nvml\n"
         "root = driver_root.Root('/run/nvidia/driver', pathlib.Path(sys.argv[1]))\n"
         "found = nvml.Nvml(layout=driver_root.Layout(root)).discover()\n"
         "assert found.gpus, found\n"

@@ -13,7 +13,7 @@ from dra_driver.adapters.system import instances
 
 INSTANCE = """
 import pathlib, sys
-from dra_driver.adapters import instances
+from dra_driver.adapters.system import instances
 made = instances.Instances(pathlib.Path(sys.argv[1]))
 print("started", flush=True)
 for question in sys.stdin:

@@ -21,7 +21,7 @@ SHORT = functools.partial(patience.Patience, 0.02)
 
 HOLDER = """
 import pathlib, sys
-from dra_driver.adapters import locks, patience
+from dra_driver.adapters.system import locks, patience
 path, *names = sys.argv[1:]
 with locks.Locks(pathlib.Path(path)).hold(names, patience.Patience(60)):
     print("held", flush=True)
@@ -31,7 +31,7 @@ print("released", flush=True)
 
 CROSSING = """
 import pathlib, sys
-from dra_driver.adapters import locks, patience
+from dra_driver.adapters.system import locks, patience
 made = locks.Locks(pathlib.Path(sys.argv[1]))
 for turn in range(100):
     with made.hold(["b", "a"], patience.Patience(60)):
@@ -197,7 +197,7 @@ def test_a_name_that_this_process_holds_is_taken_for_others(path, mine):
     with mine.hold(["gpu-0"], patience.Patience(1)):
         script = (
             "import pathlib, sys\n"
-            "from dra_driver.adapters import locks, patience\n"
+            "from dra_driver.adapters.system import locks, patience\n"
             "with locks.Locks(pathlib.Path(sys.argv[1])).hold(\n"
             "    sys.argv[2:], patience.Patience(0)):\n"
             "    pass\n"

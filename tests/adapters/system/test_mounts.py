@@ -19,7 +19,11 @@ def may_mount():
     if os.geteuid() != 0:
         return False
     tried = subprocess.run(
-        [sys.executable, "-c", "from dra_driver.adapters import mounts; mounts.leave_namespace()"],
+        [
+            sys.executable,
+            "-c",
+            "from dra_driver.adapters.system import mounts; mounts.leave_namespace()",
+        ],
         capture_output=True,
         check=False,
     )
@@ -130,7 +134,7 @@ def test_what_may_not_be_unmounted_is_told(place):
     program = (
         "import os, pathlib, sys\n"
         "from dra_driver import errors\n"
-        "from dra_driver.adapters import mounts\n"
+        "from dra_driver.adapters.system import mounts\n"
         "os.setuid(65534)\n"
         "mounts.is_mounted = lambda _path: True\n"
         "try:\n"
@@ -151,7 +155,7 @@ def test_a_process_with_mounts_of_its_own_shows_them_to_nobody(place):
     (place / "seen").touch()
     program = (
         "import pathlib, sys\n"
-        "from dra_driver.adapters import mounts\n"
+        "from dra_driver.adapters.system import mounts\n"
         "mounts.leave_namespace()\n"
         "mounts.bind(pathlib.Path(sys.argv[1]), pathlib.Path('/dev/shm'))\n"
         "print(sorted(p.name for p in pathlib.Path('/dev/shm').iterdir()), flush=True)\n"
@@ -178,7 +182,7 @@ def test_mounts_of_its_own_are_not_shown_even_where_mounts_are_shared(place):
     (place / "seen").touch()
     program = (
         "import os, pathlib, sys\n"
-        "from dra_driver.adapters import mounts\n"
+        "from dra_driver.adapters.system import mounts\n"
         "mounts.leave_namespace()\n"
         f"mounts._mount(None, pathlib.Path('/'), None, {MS_SHARED_REC}, None)\n"
         "if os.fork() == 0:\n"
@@ -199,7 +203,7 @@ def test_who_may_not_mount_is_told_what_is_needed(place):
     program = (
         "import os, pathlib, sys\n"
         "from dra_driver import errors\n"
-        "from dra_driver.adapters import mounts\n"
+        "from dra_driver.adapters.system import mounts\n"
         "os.geteuid() == 0 and os.setuid(65534)\n"
         "try:\n"
         "    mounts.mount_tmpfs(pathlib.Path('/tmp'), 4096)\n"

@@ -5,7 +5,7 @@ import pytest
 
 _TELL = """
 import resource
-from dra_driver.adapters import open_files
+from dra_driver.adapters.system import open_files
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(open_files.allow_many({most}), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

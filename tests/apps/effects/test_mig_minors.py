@@ -7,7 +7,7 @@ import mig_node
 import pytest
 
 from dra_driver.adapters.driver import capabilities, driver_root
-from dra_driver.apps.effects import injection
+from dra_driver.apps.node import injection
 from dra_driver.model import devices, driver
 from dra_driver.sim.gpus import gpu_faults, gpu_state
 

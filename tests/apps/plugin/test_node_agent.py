@@ -43,7 +43,7 @@ class Scene:
             boot_id="boot-1",
             devices=(prepared.PreparedDevice(**plugin_process.device(ref, device)),),
         )
-        self.agent._store.records.write(record)
+        self.agent._on.records.write(record)
         return record
 
     def told(self):
@@ -58,13 +58,17 @@ def scene(own_machine, own_cluster):
     yield made
     made.agent.stop()
     # What it still says is said in this test, and not in the next one.
-    thread = made.agent._readiness._thread
+    thread = made.agent._telling.readiness._thread
     if thread.is_alive():
         thread.join(api_cluster.DEADLINE)
 
 
 def test_what_changes_while_changes_are_told_is_told_too(scene, monkeypatch):
-    known, looked, go_on = scene.agent._announcer.known, threading.Event(), threading.Event()
+    known, looked, go_on = (
+        scene.agent._telling.announcer.known,
+        threading.Event(),
+        threading.Event(),
+    )
 
     def slow_once():
         found = known()
@@ -73,8 +77,8 @@ def test_what_changes_while_changes_are_told_is_told_too(scene, monkeypatch):
             assert go_on.wait(api_cluster.DEADLINE)
         return found
 
-    monkeypatch.setattr(scene.agent._announcer, "known", slow_once)
-    scene.agent._announcer.start()
+    monkeypatch.setattr(scene.agent._telling.announcer, "known", slow_once)
+    scene.agent._telling.announcer.start()
     scene.agent._changed()
     assert looked.wait(api_cluster.DEADLINE)
     scene.prepared("gpu-0")
@@ -84,7 +88,7 @@ def test_what_changes_while_changes_are_told_is_told_too(scene, monkeypatch):
 
 
 def test_changes_are_told_after_they_could_not_be(scene, monkeypatch):
-    known, failed = scene.agent._announcer.known, []
+    known, failed = scene.agent._telling.announcer.known, []
 
     def failing_once():
         if not failed:
@@ -92,9 +96,9 @@ def test_changes_are_told_after_they_could_not_be(scene, monkeypatch):
             raise errors.Rejected("the disk refuses")
         return known()
 
-    monkeypatch.setattr(scene.agent._announcer, "known", failing_once)
+    monkeypatch.setattr(scene.agent._telling.announcer, "known", failing_once)
     with structlog.testing.capture_logs() as log:
-        scene.agent._announcer.start()
+        scene.agent._telling.announcer.start()
         scene.prepared("gpu-0")
         scene.agent._changed()
         polling.until(lambda: failed)
@@ -112,10 +116,10 @@ def test_what_the_first_call_reports_of_a_claim_is_not_overtaken_by_the_start(sc
             dataclasses.replace(report, ready=False, reason="Newer")
             for report in reports.of_record(record)
         ]
-        scene.agent._statuses.report(record.ref, newer)
+        scene.agent._telling.statuses.report(record.ref, newer)
 
     scene.agent.start(ready)
-    assert scene.agent._statuses.wait_idle(api_cluster.DEADLINE)
+    assert scene.agent._telling.statuses.wait_idle(api_cluster.DEADLINE)
     [entry] = scene.cluster.get_claim(record.ref)["status"]["devices"]
     assert entry["conditions"][0]["reason"] == "Newer"
 

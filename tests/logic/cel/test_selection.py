@@ -239,7 +239,7 @@ def test_nothing_is_written_to_the_log(caplog, capfd):
 def test_a_node_loads_nothing_of_cel():
     script = (
         "import sys\n"
-        "from dra_driver.apps import kubelet_plugin, node_agent\n"
+        "from dra_driver.apps.plugin import kubelet_plugin, node_agent\n"
         "cel = {'celpy', 'lark', 're2', 'dra_driver.logic.cel.selection'}\n"
         "assert not cel & set(sys.modules), cel & set(sys.modules)\n"
     )

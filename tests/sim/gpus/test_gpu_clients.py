@@ -11,7 +11,7 @@ from dra_driver.sim.gpus import gpu_clients, gpu_operations, gpu_state, gpus, mp
 EXCLUSIVE, DEFAULT = 3, 0
 _OTHER_PROCESS = """
 import sys
-from dra_driver.sim import gpus
+from dra_driver.sim.gpus import gpus
 library = gpus.SimulatedNvml(__import__("pathlib").Path(sys.argv[1]))
 library.nvmlInit()
 print("open", flush=True)

@@ -106,7 +106,7 @@ def test_a_profile_has_no_more_instances_than_it_says():
 
 CREATE = """
 import pathlib, sys
-from dra_driver.sim import gpus
+from dra_driver.sim.gpus import gpus
 library = gpus.SimulatedNvml(pathlib.Path(sys.argv[1]))
 library.nvmlInit()
 handle = library.nvmlDeviceGetHandleByIndex(0)

@@ -328,7 +328,7 @@ def test_a_state_file_that_cannot_be_read_is_named(tmp_path):
 
 SET_MODE = """
 import pathlib, sys
-from dra_driver.sim import gpus
+from dra_driver.sim.gpus import gpus
 library = gpus.SimulatedNvml(pathlib.Path(sys.argv[1]))
 library.nvmlInit()
 library.nvmlDeviceSetComputeMode(library.nvmlDeviceGetHandleByIndex(int(sys.argv[2])), 3)

@@ -6,7 +6,7 @@ import structlog
 
 from dra_driver import errors
 from dra_driver.adapters.driver import capabilities, driver_root
-from dra_driver.apps.effects import injection
+from dra_driver.apps.node import injection
 from dra_driver.model import devices, driver, mig
 
 VERSION = "580.159.04"

@@ -4,6 +4,7 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.driver import capabilities, cdi_hook, driver_root
@@ -15,8 +16,20 @@ KEEP_SECONDS = 60.0
 and a socket or a hook that is installed later must be found without a restart."""
 
 
+class Injector(Protocol):
+    """Knows what a container needs to use GPUs."""
+
+    def injection(self, grants: Mapping[str, devices.Grant]) -> cdi.Injection:
+        """The edits for GPUs and instances by device name.
+
+        Raises:
+            errors.Rejected: something that they need is not as it must be.
+            errors.Retryable: something that they need is missing on the node.
+        """
+
+
 class HostDriver:
-    """See `specs.Injector`. Device nodes are looked at on each call, files now and then."""
+    """See `Injector`. Device nodes are looked at on each call, files now and then."""
 
     def __init__(
         self,

@@ -1,0 +1,49 @@
+"""What is done on a node for claims, as its settings and its hardware have it."""
+
+import dataclasses
+
+from dra_driver.adapters.nvml import nvml_compute, nvml_mig
+from dra_driver.adapters.system import processes
+from dra_driver.apps.effects import partitioning, sharing
+from dra_driver.apps.mps import mps_pods
+from dra_driver.apps.node import base, injection
+from dra_driver.model import quantities
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Effects:
+    """What is done on the node for a claim."""
+
+    injector: injection.Injector
+    partitioner: partitioning.Partitioner
+    sharer: sharing.Sharer
+
+
+def launcher(on: base.Base) -> sharing.Launcher:
+    """What runs MPS daemons: as processes of this pod, or as pods.
+
+    Raises:
+        errors.Fatal: the settings do not do for pods.
+    """
+    config, hardware = on.config, on.hardware
+    if config.mps_launcher == "pod":
+        return mps_pods.launcher(config, on.client, hardware.driver, hardware.launcher)
+    return hardware.launcher
+
+
+def effects(on: base.Base, launched: sharing.Launcher) -> Effects:
+    """What is done on the node; `launched` runs its MPS daemons."""
+    config, hardware, books = on.config, on.hardware, on.books
+    partitioner = partitioning.Partitioner(
+        nvml_mig.MigNvml(hardware.nvml),
+        books,
+        processes.Processes(config.proc_root).describe,
+    )
+    tools = sharing.Tools(
+        hardware.nvidia_smi,
+        nvml_compute.ComputeModes(hardware.nvml),
+        launched,
+        config.mps,
+        quantities.parse(config.mps_shm_size).value,
+    )
+    return Effects(hardware.injector, partitioner, sharing.Sharer(tools, books))

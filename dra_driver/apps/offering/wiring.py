@@ -1,0 +1,94 @@
+"""The GPUs of the node, what it offers of them, and its slices, as its settings have it."""
+
+from collections.abc import Callable
+
+from dra_driver.adapters.system import instances
+from dra_driver.apps.node import base, time_slice_probe
+from dra_driver.apps.offering import inventory, names, offers, per_gpu, publishing
+
+
+class Offering:
+    """What is seen, and what is published of it by the newest instance of the driver."""
+
+    def __init__(
+        self,
+        on: base.Base,
+        *,
+        on_change: Callable[[], None],
+        on_error: Callable[[], None],
+    ) -> None:
+        """Nothing is started yet.
+
+        `on_change` is told when other GPUs are seen, `on_error` when slices cannot be written.
+        """
+        config, hardware = on.config, on.hardware
+        self._state = config.state
+        self._instance: instances.Instances | None = None
+        self.names = names.of_node(config, on.client, on.locks, on.records)
+        self.gpus = inventory.Inventory(
+            inventory.Looking(
+                hardware.nvml,
+                hardware.place,
+                on.books,
+                per_gpu.mig_mode(config),
+                per_gpu.division(config),
+                time_slice_probe.Probe(hardware.with_time_slices).filled,
+                self.names.named,
+                is_busy=on.locks.is_held,
+            ),
+            interval=config.rescan_seconds,
+            on_change=on_change,
+        )
+        self._offers = offers.Offers(
+            self.gpus,
+            on.records,
+            driver_name=config.driver_name,
+            policy=config.packing,
+            seconds=config.repacking_seconds,
+            later=lambda: self.publisher.changed(),  # noqa: PLW0108 - it is made after this
+        )
+        self.publisher = publishing.Publisher(
+            on.client,
+            publishing.Identity(config.driver_name, config.node_name),
+            wanted=self._offers.wanted,
+            may_publish=self._is_newest,
+            on_error=on_error,
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether it publishes, unless a newer instance does."""
+        return self._instance is not None
+
+    def serve(self) -> None:
+        """From now on it publishes, as long as it is the newest instance that does."""
+        if self._instance is None:
+            self._instance = instances.Instances(self._state)
+            self.publisher.changed()
+
+    def has_others(self) -> bool:
+        """Whether another instance is alive that publishes, or would."""
+        return self._instance is not None and self._instance.has_others()
+
+    def is_published(self) -> bool:
+        """Whether this instance has published what there is, or another one does."""
+        return self.publisher.wait_published(0) or not self._is_newest()
+
+    def clear_dead(self) -> None:
+        """Forget instances that have died."""
+        if self._instance is not None:
+            self._instance.clear_dead()
+
+    def stop(self) -> None:
+        """Stop to publish and to look. Slices stay."""
+        self.publisher.stop()
+        self._offers.stop()
+        self.gpus.stop()
+
+    def close(self) -> None:
+        """Be no instance any more."""
+        if self._instance is not None:
+            self._instance.close()
+
+    def _is_newest(self) -> bool:
+        return self._instance is not None and self._instance.is_newest()

@@ -1,0 +1,72 @@
+"""Who is told of claims and devices, as the settings and the hardware of a node have it."""
+
+from collections.abc import Callable
+
+from dra_driver.apps.effects import sharing
+from dra_driver.apps.node import base
+from dra_driver.apps.offering import wiring as offering_wiring
+from dra_driver.apps.preparing import fetching
+from dra_driver.apps.telling import (
+    announcing,
+    device_status,
+    directory_watch,
+    mps_health,
+    readiness,
+)
+from dra_driver.model import prepared
+
+
+class Telling:
+    """Tells the API, the kubelet, the metrics and the probes."""
+
+    def __init__(
+        self,
+        on: base.Base,
+        source: fetching.ApiClaims,
+        offering: offering_wiring.Offering,
+        launcher: sharing.Launcher,
+        *,
+        on_health: announcing.OnHealth,
+        keep: Callable[[], mps_health.Down],
+        ask: Callable[[], str | None],
+    ) -> None:
+        """Nothing is started yet.
+
+        `on_health` is told what is wrong with devices, by name, as often as that may have changed;
+        `keep` sees to it that GPUs are set as claims need them, see `mps_health.Health`; `ask`
+        tells what is wrong with the API server.
+        """
+        config, known, metrics = on.config, on.records, on.metrics
+        self.statuses = device_status.DeviceStatusWriter(on.client, source, config.driver_name)
+        self.announcer = announcing.Announcer(
+            offering.gpus, known, self.statuses, metrics, on_health, daemons=lambda: self.health
+        )
+        self.health = mps_health.Health(
+            known, on.locks, launcher, config.mps, on_change=self.announcer.tell_down, keep=keep
+        )
+        publisher = offering.publisher
+        self.readiness = readiness.Readiness(
+            offering.gpus,
+            missing=on.hardware.missing,
+            published=offering.is_published,
+            ask=ask,
+            vanished=directory_watch.DirectoryWatch(config).trouble,
+            refusal=lambda: publisher.refusal,
+            left_out=lambda: publisher.left_out,
+        )
+        metrics.published_if(lambda: publisher.wait_published(0))
+        metrics.refused_are(lambda: len(publisher.left_out))
+
+    def changed(self) -> None:
+        """What is prepared, or what is there, may have changed."""
+        self.announcer.changed()
+        self.readiness.changed()
+
+    def tell_prepared(self) -> None:
+        """Tell what was not told before the last stop; nothing is written that is there already.
+
+        Before the first call, whose report is the later one then.
+        """
+        for record in self.announcer.known():
+            if record.phase is prepared.Phase.COMPLETED:
+                self.announcer.tell_prepared(record)
