@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polling
 
-from dra_driver.adapters.kubelet import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc, grpc_server
 from dra_driver.model import claims, prepared
 
 DRIVER = "gpu.example.com"
@@ -44,7 +44,7 @@ class ScriptedPlugin:
         self.socket = registry / f"{name}{instance}-reg.sock"
         self._info = dra_grpc.PluginInfo(name, **({"endpoint": str(self._service)} | info))
         self._hold: threading.Event | None = None
-        self._servers: list[dra_grpc.Server] = []
+        self._servers: list[grpc_server.Server] = []
 
     def start(self) -> "ScriptedPlugin":
         """Serve, then let the kubelet see it."""
@@ -63,7 +63,7 @@ class ScriptedPlugin:
             )
         )
 
-    def _start(self, server: dra_grpc.Server) -> None:
+    def _start(self, server: grpc_server.Server) -> None:
         server.start()
         self._servers.append(server)
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters.kubelet import dra_client, dra_grpc, dra_protocol
+from dra_driver.adapters.kubelet import dra_client, dra_grpc, dra_protocol, grpc_server
 from dra_driver.model import claims
 
 # Registration
@@ -213,7 +213,7 @@ def test_a_call_beyond_the_number_is_refused_at_once_and_never_served_later(
     socket_path, monkeypatch
 ):
     """One that was queued would be served after a later unprepare of its claim."""
-    monkeypatch.setitem(dra_grpc.WORKERS, "NodePrepareResources", 2)
+    monkeypatch.setitem(grpc_server.WORKERS, "NodePrepareResources", 2)
     handler = scene.Blocking()
     with (
         scene.serving(dra_grpc.dra_server(socket_path, handler)),

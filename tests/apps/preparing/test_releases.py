@@ -82,7 +82,7 @@ def test_all_waiters_together_are_bounded(place, monkeypatch):
 
 
 def test_the_bounds_leave_room_for_calls_that_do_not_wait():
-    from dra_driver.adapters.kubelet import dra_grpc
+    from dra_driver.adapters.kubelet import grpc_server
 
     assert releases.MOST_WAITERS < releases.MOST_IN_ALL
-    assert dra_grpc.WORKERS["NodePrepareResources"] > releases.MOST_IN_ALL
+    assert grpc_server.WORKERS["NodePrepareResources"] > releases.MOST_IN_ALL
