@@ -19,7 +19,10 @@ from typing import Any
 import helm_python
 import yaml
 
-from dra_driver import controller_settings, setting_types, settings, webhook_settings
+from dra_driver import settings
+from dra_driver.settings import controller as controller_settings
+from dra_driver.settings import types as setting_types
+from dra_driver.settings import webhook as webhook_settings
 
 HERE = pathlib.Path(__file__).parent
 CHART = HERE.parent / "deploy" / "helm" / "dra-driver"

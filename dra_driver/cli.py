@@ -9,16 +9,11 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dra_driver import (
-    build,
-    cli_arguments,
-    controller_settings,
-    errors,
-    settings,
-    telemetry,
-    webhook_settings,
-)
+from dra_driver import build, cli_arguments, errors, settings, telemetry
 from dra_driver.adapters.console import standard_error
+from dra_driver.settings import controller as controller_settings
+from dra_driver.settings import resolving
+from dra_driver.settings import webhook as webhook_settings
 
 if TYPE_CHECKING:
     from dra_driver.apps.node import host
@@ -305,7 +300,7 @@ def _begin(config: settings.Settings) -> None:
     open_files.allow_many()
 
 
-def _settings(model: type[settings.T], options: argparse.Namespace) -> settings.T:
+def _settings(model: type[resolving.T], options: argparse.Namespace) -> resolving.T:
     path = options.config or os.environ.get(settings.CONFIG_VARIABLE)
     file: Any = None
     if path:

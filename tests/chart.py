@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dra_driver import cli, settings
+from dra_driver.settings import resolving
 
 helm = pytest.importorskip("helm_python", reason="no wheel of Helm's engine for this machine")
 
@@ -90,12 +91,12 @@ def deployed(component: str, values: Mapping[str, Any] | None = None, **options:
 
 def deployed_settings(
     component: str,
-    model: type[settings.T],
+    model: type[resolving.T],
     values: Mapping[str, Any] | None = None,
     *,
     environment: Mapping[str, str] | None = None,
     **options: Any,
-) -> settings.T:
+) -> resolving.T:
     """What the arguments of such a pod make, as the command reads them."""
     [container] = deployed(component, values, **options)["spec"]["containers"]
     assert container["command"] == ["dra-driver", component]

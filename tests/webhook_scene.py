@@ -7,8 +7,8 @@ from typing import Any
 import trustme
 import webhook_reviews
 
-from dra_driver import webhook_settings
 from dra_driver.apps.webhook import webhook
+from dra_driver.settings import webhook as webhook_settings
 
 SERVICE = "dra-driver-webhook.dra-driver.svc"
 

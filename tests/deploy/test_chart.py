@@ -14,6 +14,7 @@ from dra_driver import cli, settings
 from dra_driver.logic.cel import selection
 from dra_driver.logic.offering import classes, shares
 from dra_driver.model import slices
+from dra_driver.settings import resolving
 
 PLACED = {
     "affinity": {"nodeAffinity": {}},
@@ -254,7 +255,7 @@ def test_the_schema_knows_every_value_and_every_choice():
     assert schema["additionalProperties"] is False
     for key, part in schema["properties"]["settings"]["properties"].items():
         name = re.sub("([A-Z])", lambda match: "_" + match[1].lower(), key)
-        metavar = settings._metavar(name, settings.KubeletPlugin.model_fields[name].annotation)
+        metavar = resolving._metavar(name, settings.KubeletPlugin.model_fields[name].annotation)
         if "enum" in part:
             choices = [choice for choice in part["enum"] if choice not in (False, "")]
             assert sorted(choices) == sorted(metavar.split("|"))

@@ -4,7 +4,8 @@ import chart
 import pytest
 import yaml
 
-from dra_driver import controller_settings, settings
+from dra_driver import settings
+from dra_driver.settings import controller as controller_settings
 
 VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))
 BY_THE_CHART = {

@@ -6,8 +6,8 @@ import chart
 import pytest
 import yaml
 
-from dra_driver import webhook_settings
 from dra_driver.apps.webhook import webhook
+from dra_driver.settings import webhook as webhook_settings
 
 CERT_MANAGER = {"webhook": {"certManager": {"enabled": True}}}
 SECOND = {"name": "second", "namespace": "gpus"}

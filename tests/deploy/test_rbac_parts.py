@@ -10,12 +10,14 @@ import pytest
 import rbac_rules
 import served_api
 
-from dra_driver import cli, controller_settings, settings, webhook_settings
+from dra_driver import cli, settings
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.controller import controller, leading
 from dra_driver.apps.doctor import doctor_cluster
 from dra_driver.apps.webhook import webhook_certificates
 from dra_driver.logic.preparing import mps_pod
+from dra_driver.settings import controller as controller_settings
+from dra_driver.settings import webhook as webhook_settings
 
 GONE = "node-2"
 LABELS = {mps_pod.MANAGED_BY: mps_pod.MANAGER, mps_pod.DOMAIN: "1234"}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from dra_driver import controller_settings, errors, telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube, kube_reducing
 from dra_driver.adapters.serving import http_server
 from dra_driver.apps import pages
@@ -23,6 +23,7 @@ from dra_driver.logic.controller import leftovers
 from dra_driver.logic.offering import publishing
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import backoff, claims
+from dra_driver.settings import controller as controller_settings
 
 COMPONENT = "dra-driver-controller"
 _STUCK_SECONDS = 120.0

@@ -5,12 +5,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from dra_driver import errors, telemetry, webhook_settings
+from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import http_server, tls
 from dra_driver.apps import pages
 from dra_driver.apps.webhook import webhook_certificates
 from dra_driver.logic.admission import admission
+from dra_driver.settings import webhook as webhook_settings
 
 PATH = "/validate"
 LONG = 3600.0

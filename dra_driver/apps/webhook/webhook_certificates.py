@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from dra_driver import errors, telemetry, webhook_settings
+from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import certificates, tls
 from dra_driver.model import backoff
+from dra_driver.settings import webhook as webhook_settings
 
 Json = dict[str, Any]
 

@@ -10,10 +10,11 @@ import limited
 import pytest
 import webhook_scene
 
-from dra_driver import controller_settings, settings, telemetry
+from dra_driver import settings, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.controller import controller, leading
 from dra_driver.logic.preparing import mps_pod
+from dra_driver.settings import controller as controller_settings
 from dra_driver.sim.api.serving import options
 
 NAMESPACE, GONE = "dra-driver", "node-2"

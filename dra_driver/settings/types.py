@@ -10,6 +10,15 @@ from pydantic.alias_generators import to_camel
 from dra_driver import errors
 from dra_driver.model import mig, quantities, shares
 
+DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+ObjectName = Annotated[str, Field(pattern=DNS_NAME, max_length=253)]
+ObjectNameOrNone = Annotated[str, Field(pattern=rf"{DNS_NAME}|^$", max_length=253)]
+
+
+def split(value: object) -> object:
+    """Parts of a text that are separated by commas, as flags and variables have lists."""
+    return [part for part in value.split(",") if part] if isinstance(value, str) else value
+
 
 def _shares(text: str) -> str:
     if text != "off":

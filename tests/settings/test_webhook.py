@@ -2,7 +2,9 @@ import pathlib
 
 import pytest
 
-from dra_driver import cli, controller_settings, errors, settings, webhook_settings
+from dra_driver import cli, errors, settings
+from dra_driver.settings import controller as controller_settings
+from dra_driver.settings import webhook as webhook_settings
 
 
 def resolve(environment=None, flags=None, file=None):

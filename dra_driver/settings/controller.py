@@ -5,13 +5,13 @@ from typing import Annotated
 import pydantic
 from pydantic import Field
 
-from dra_driver import settings
+from dra_driver.settings import base
 
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _Name = Annotated[str, Field(pattern=_DNS_NAME, max_length=253)]
 
 
-class Controller(settings.Settings):
+class Controller(base.Settings):
     """Settings of `dra-driver controller`."""
 
     driver_name: Annotated[str, Field(pattern=_DNS_NAME, max_length=63)] = Field(

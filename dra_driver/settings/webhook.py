@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dra_driver import settings
+from dra_driver.settings import base
 
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _ADDRESS = r"^.*:\d{1,5}$"
@@ -13,7 +13,7 @@ _Name = Annotated[str, Field(pattern=_DNS_NAME, max_length=253)]
 _Address = Annotated[str, Field(pattern=_ADDRESS)]
 
 
-class Webhook(settings.Settings):
+class Webhook(base.Settings):
     """Settings of `dra-driver webhook`."""
 
     driver_name: Annotated[str, Field(pattern=_DNS_NAME, max_length=63)] = Field(

@@ -1,0 +1,65 @@
+"""Settings of what a node offers: MIG, shares, the order of partitions."""
+
+import json
+from typing import Annotated, Literal
+
+import pydantic
+from pydantic import Field
+
+from dra_driver.model import mig, shares
+from dra_driver.settings import base, types
+
+_Enforcement = shares.Enforcement
+
+
+class Offering(base.Settings):
+    """What cards are handed out as."""
+
+    mig_mode: types.MigMode = Field(
+        mig.Mode.DYNAMIC,
+        description="What is done with MIG: dynamic makes instances for claims, static uses those "
+        "that an administrator made, off hands out whole GPUs only.",
+    )
+    gpus: tuple[types.GpuRule, ...] = Field(
+        (),
+        description="Settings for some of the GPUs: a list of objects with `selector`, a CEL "
+        "expression over the attributes of the whole GPU, and `migMode`, `shares` and "
+        "`shareEnforcement`, or some of them; of each, the first that matches and has it counts. "
+        "As a flag or variable: JSON.",
+    )
+    shares: types.SharesText = Field(
+        "off",
+        description="Let many claims consume a GPU or a partition: memory (they ask for memory and "
+        "cores), or a number of equal shares; off gives each to one claim.",
+    )
+    share_enforcement: _Enforcement = Field(
+        _Enforcement.MPS,
+        description="Who sees to it that a share keeps to its limits: MPS, a daemon for each "
+        "namespace and device, or None, nobody.",
+    )
+    packing: Literal["pack", "spread", "adaptive"] = Field(
+        "adaptive",
+        description="Order in which partitions are published, and so taken: pack fills one GPU "
+        "after the other, spread takes turns, adaptive puts first what destroys least.",
+    )
+    repacking_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        1.0, description="Seconds between two changes of the order of partitions, at least."
+    )
+    adopt_foreign_mig: bool = Field(
+        False,  # noqa: FBT003 - a default
+        description="Destroy MIG instances that others made on GPUs with the MIG mode dynamic; "
+        "otherwise they are left alone.",
+    )
+    rescan_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        10.0, description="Seconds between looks at the GPUs of the node."
+    )
+
+    @pydantic.field_validator("gpus", mode="before")
+    @classmethod
+    def _decode(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value else ()
+        except ValueError as error:
+            raise ValueError(f"not JSON: {error}") from error
