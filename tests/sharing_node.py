@@ -22,9 +22,9 @@ from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, pids, processes
 from dra_driver.apps.effects import partitioning, sharing, wiring
+from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory, names
 from dra_driver.apps.preparing import attempts, preparing, turns
-from dra_driver.apps.telling import mps_health
 from dra_driver.apps.upkeep import (
     card_upkeep,
     describing,

@@ -12,7 +12,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import ledgers
 from dra_driver.adapters.nvml import nvml_mig
 from dra_driver.adapters.system import processes
-from dra_driver.logic.offering import catalog
+from dra_driver.logic.offering import abilities
 from dra_driver.model import devices, mig, prepared
 from dra_driver.model import ledgers as ledger_model
 
@@ -65,7 +65,7 @@ class Partitioner:
                 f"{partition.spot.placement} of {partition.gpu} already, and this driver did not "
                 "make it. Destroy it (nvidia-smi mig -dci, -dgi) or see --adopt-foreign-mig"
             )
-        if not state.enabled and not catalog.switches_at_run_time(gpu):
+        if not state.enabled and not abilities.switches_at_run_time(gpu):
             raise errors.Rejected(
                 f"device {partition.device!r}: MIG mode of {partition.gpu} is off, and "
                 f"{gpu.product_name} changes it with a reset only. Delete the pod, so that the "
@@ -92,7 +92,7 @@ class Partitioner:
         Raises:
             errors.Retryable: NVML does not tell.
         """
-        if not catalog.switches_at_run_time(gpu):
+        if not abilities.switches_at_run_time(gpu):
             return gpu
         if self._minors.get(gpu.uuid) != gpu.minor:
             self._minors[gpu.uuid] = self._nvml.minor(gpu.uuid)
@@ -163,7 +163,7 @@ class Partitioner:
         ledger = self._books.get(gpu.uuid)
         is_ours = ledger.made or ledger.mode_switched
         # Where the mode changes at run time, somebody may have changed it since the last look.
-        if not (is_ours or gpu.mig_enabled or catalog.switches_at_run_time(gpu)):
+        if not (is_ours or gpu.mig_enabled or abilities.switches_at_run_time(gpu)):
             return
         state = self._state(gpu.uuid)
         if not state.enabled:
@@ -202,7 +202,7 @@ class Partitioner:
         ledger = self._books.get(gpu.uuid)
         for spot in spots:
             ledger = ledger.adding(spot)
-        if catalog.switches_at_run_time(gpu):
+        if abilities.switches_at_run_time(gpu):
             ledger = ledger.switched(on=True)
         self._books.put(ledger)
 

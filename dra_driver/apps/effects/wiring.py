@@ -5,7 +5,7 @@ import dataclasses
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import processes
 from dra_driver.apps.effects import partitioning, sharing
-from dra_driver.apps.mps import mps_pods
+from dra_driver.apps.mps import launching, mps_pods
 from dra_driver.apps.node import base, injection
 from dra_driver.model import quantities
 
@@ -19,7 +19,7 @@ class Effects:
     sharer: sharing.Sharer
 
 
-def launcher(on: base.Base) -> sharing.Launcher:
+def launcher(on: base.Base) -> launching.Launcher:
     """What runs MPS daemons: as processes of this pod, or as pods.
 
     Raises:
@@ -31,7 +31,7 @@ def launcher(on: base.Base) -> sharing.Launcher:
     return hardware.launcher
 
 
-def effects(on: base.Base, launched: sharing.Launcher) -> Effects:
+def effects(on: base.Base, launched: launching.Launcher) -> Effects:
     """What is done on the node; `launched` runs its MPS daemons."""
     config, hardware, books = on.config, on.hardware, on.books
     partitioner = partitioning.Partitioner(

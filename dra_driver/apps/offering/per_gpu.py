@@ -44,8 +44,8 @@ def _rule(
     if not config.gpus:
         return lambda _: default
     # CEL takes long to load and much memory, and most nodes have no selectors.
-    from dra_driver.logic.offering import gpu_rules  # noqa: PLC0415
+    from dra_driver.logic.offering import per_gpu_rules  # noqa: PLC0415
 
     selectors = (rule.selector for rule in config.gpus)
     rules = zip(selectors, values, strict=True)
-    return gpu_rules.compiled(config.driver_name, default, rules).of
+    return per_gpu_rules.compiled(config.driver_name, default, rules).of

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
+from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory
-from dra_driver.apps.telling import device_status, gpu_health, mps_health
+from dra_driver.apps.telling import device_status, gpu_health
 from dra_driver.logic.preparing import device_health, reports
 from dra_driver.model import claims, prepared
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from dra_driver.apps.effects import sharing
+from dra_driver.apps.mps import launching, mps_health
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import wiring as offering_wiring
 from dra_driver.apps.preparing import fetching
@@ -10,7 +10,6 @@ from dra_driver.apps.telling import (
     announcing,
     device_status,
     directory_watch,
-    mps_health,
     readiness,
 )
 from dra_driver.model import prepared
@@ -24,7 +23,7 @@ class Telling:
         on: base.Base,
         source: fetching.ApiClaims,
         offering: offering_wiring.Offering,
-        launcher: sharing.Launcher,
+        launcher: launching.Launcher,
         *,
         on_health: announcing.OnHealth,
         keep: Callable[[], mps_health.Down],

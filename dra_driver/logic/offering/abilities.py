@@ -11,6 +11,8 @@ from dra_driver.model import devices
 _MPS: tuple[int, int] = (3, 5)
 _TIME_SLICES: tuple[int, int] = (7, 0)
 _MPS_LIMITS: tuple[int, int] = (7, 0)
+_SWITCHES_AT_RUN_TIME: tuple[int, int] = (9, 0)
+"""Hopper: from it on MIG mode changes without a reset; A100 and A30 (Ampere) need one."""
 _PROHIBITED = 2
 """A compute mode (nvml.h, `nvmlComputeMode_t`)."""
 
@@ -38,6 +40,11 @@ def how_to_reset(gpu: devices.Gpu) -> str:
 def cut(gpu: devices.Gpu) -> bool | None:
     """Whether it can be cut into MIG instances; None where NVML does not tell."""
     return False if is_vgpu(gpu) else gpu.mig_capable
+
+
+def switches_at_run_time(gpu: devices.Gpu) -> bool:
+    """Whether MIG mode can be changed without a reset: on Hopper and newer, not on A100."""
+    return bool(cut(gpu)) and bool(_since(_SWITCHES_AT_RUN_TIME, gpu))
 
 
 def time_slices(gpu: devices.Gpu) -> bool | None:

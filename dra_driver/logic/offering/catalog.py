@@ -6,9 +6,6 @@ from collections.abc import Collection, Mapping
 from dra_driver.logic.offering import abilities, placements
 from dra_driver.model import devices, mig, shares
 
-_SWITCHES_AT_RUN_TIME = (9, 0)
-"""Compute capability of Hopper: from it on MIG mode changes without a reset of the GPU."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ours:
@@ -49,13 +46,6 @@ class Card:
         return _is_half_way(self.gpu)
 
 
-def switches_at_run_time(gpu: devices.Gpu) -> bool:
-    """Whether MIG mode can be changed without a reset: on Hopper and newer."""
-    capability = gpu.compute_capability
-    is_new = capability is not None and capability >= _SWITCHES_AT_RUN_TIME
-    return bool(abilities.cut(gpu)) and is_new
-
-
 def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
     """What can be had of the GPU.
 
@@ -74,7 +64,9 @@ def card(gpu: devices.Gpu, mode: mig.Mode, ours: Ours = NOTHING) -> Card:
     match mode:
         case mig.Mode.STATIC if gpu.mig_enabled:
             return _static(gpu)
-        case mig.Mode.DYNAMIC if gpu.profiles and (gpu.mig_enabled or switches_at_run_time(gpu)):
+        case mig.Mode.DYNAMIC if gpu.profiles and (
+            gpu.mig_enabled or abilities.switches_at_run_time(gpu)
+        ):
             return _dynamic(gpu, ours)
         case _ if gpu.mig_enabled:
             return Card(gpu, {}, note=_why_not_whole(gpu, mode))
@@ -176,7 +168,9 @@ def _static(gpu: devices.Gpu) -> Card:
 def _dynamic(gpu: devices.Gpu, ours: Ours) -> Card:
     foreign = tuple(one for one in gpu.instances if one.spot not in ours.spots)
     offers = _partitions(gpu, [one.spot for one in foreign])
-    may_be_whole = switches_at_run_time(gpu) and (not gpu.mig_enabled or ours.mode_switched)
+    may_be_whole = abilities.switches_at_run_time(gpu) and (
+        not gpu.mig_enabled or ours.mode_switched
+    )
     if may_be_whole and not foreign:
         offers |= _whole(gpu).offers
     taken = [_consumption(gpu, one.spot) for one in foreign]

@@ -52,7 +52,7 @@ def test_a_vgpu_is_offered_whole_and_nothing_is_made_on_it(mode):
     assert list(card.offers) == ["gpu-0"]
     assert card.counters == {}
     assert (card.note is not None) == (mode is mig.Mode.DYNAMIC)
-    assert not catalog.switches_at_run_time(as_vgpu(HOPPER))
+    assert not abilities.switches_at_run_time(as_vgpu(HOPPER))
 
 
 def test_a_vgpu_that_nobody_would_cut_is_told_of_by_nobody():

@@ -5,7 +5,7 @@ import dataclasses
 import mig_cards
 import pytest
 
-from dra_driver.logic.offering import catalog, placements
+from dra_driver.logic.offering import abilities, catalog, placements
 from dra_driver.model import devices, mig, shares
 
 DYNAMIC, STATIC, OFF = mig.Mode.DYNAMIC, mig.Mode.STATIC, mig.Mode.OFF
@@ -49,7 +49,7 @@ def test_the_gpus_of_these_tests_are_what_they_are_called():
     [(HOPPER, True), (HOPPER_ON, True), (AMPERE, False), (AMPERE_ON, False), (T4, False)],
 )
 def test_mig_mode_changes_at_run_time_from_hopper_on(gpu, at_run_time):
-    assert catalog.switches_at_run_time(gpu) is at_run_time
+    assert abilities.switches_at_run_time(gpu) is at_run_time
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_mig_mode_changes_at_run_time_from_hopper_on(gpu, at_run_time):
      {"compute_capability": (8, 9)}],
 )  # fmt: skip
 def test_a_gpu_of_which_too_little_is_known_does_not_change_its_mode_at_run_time(facts):
-    assert catalog.switches_at_run_time(dataclasses.replace(HOPPER, **facts)) is False
+    assert abilities.switches_at_run_time(dataclasses.replace(HOPPER, **facts)) is False
 
 
 # Mode dynamic

@@ -12,7 +12,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
 from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.system import locks, patience
-from dra_driver.apps.effects import sharing
+from dra_driver.apps.mps import launching
 from dra_driver.logic.preparing import planning
 from dra_driver.model import mps, prepared
 
@@ -37,7 +37,7 @@ class Health:
         self,
         known: records.Records,
         held: locks.Locks,
-        launcher: sharing.Launcher,
+        launcher: launching.Launcher,
         directory: pathlib.Path,
         *,
         on_change: Callable[[prepared.Record, Down], None],

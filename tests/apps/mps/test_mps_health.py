@@ -15,8 +15,9 @@ import structlog
 
 from dra_driver import errors
 from dra_driver.adapters.system import patience, pids
+from dra_driver.apps.mps import mps_health
 from dra_driver.apps.preparing import fetching, preparing
-from dra_driver.apps.telling import device_status, mps_health
+from dra_driver.apps.telling import device_status
 from dra_driver.logic.preparing import reports
 
 GPU, OTHER = sharing_claims.GPU, sharing_claims.OTHER_GPU

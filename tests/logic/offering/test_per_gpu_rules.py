@@ -6,7 +6,7 @@ import mig_cards
 import pytest
 
 from dra_driver import errors
-from dra_driver.logic.offering import gpu_rules
+from dra_driver.logic.offering import per_gpu_rules
 from dra_driver.model import mig
 
 DYNAMIC, STATIC, OFF = mig.Mode.DYNAMIC, mig.Mode.STATIC, mig.Mode.OFF
@@ -19,7 +19,7 @@ def attribute(name):
 
 
 def mode_of(gpu, *rules, default=DYNAMIC, driver=mig_cards.DRIVER):
-    return gpu_rules.compiled(driver, default, rules).of(gpu)
+    return per_gpu_rules.compiled(driver, default, rules).of(gpu)
 
 
 @pytest.mark.parametrize("mode", mig.Mode)
@@ -83,7 +83,7 @@ def test_a_rule_that_fails_without_a_missing_attribute_is_refused_without_a_reme
 @pytest.mark.parametrize("expression", ["device.", "device.driver", "unknown == 1", "'a' + 1 == 2"])
 def test_an_expression_that_is_wrong_is_fatal_and_told_by_its_number(expression):
     with pytest.raises(errors.Fatal) as caught:
-        gpu_rules.compiled(
+        per_gpu_rules.compiled(
             mig_cards.DRIVER, DYNAMIC, [("true", OFF), ("true", OFF), (expression, OFF)]
         )
     assert str(caught.value).startswith("setting gpus[2].selector: ")
