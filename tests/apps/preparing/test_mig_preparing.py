@@ -1,5 +1,6 @@
 """Claims for partitions: MIG instances are made where they were allocated, and unmade."""
 
+import contextlib
 import types
 
 import mig_node
@@ -239,7 +240,14 @@ def test_what_is_given_back_before_the_wait_for_it_is_not_waited_for(node, api, 
     log = types.SimpleNamespace(info=lambda *_, **__: node.unprepare(holder))
     monkeypatch.setattr(node.preparer, "_log", log)
     waits = []
-    condition = node.preparer._given_back._changed
-    monkeypatch.setattr(condition, "wait", waits.append)
+    place = node.preparer._given_back._place
+
+    @contextlib.contextmanager
+    def noted(cards):
+        with place(cards) as told:
+            told.wait = waits.append
+            yield told
+
+    monkeypatch.setattr(node.preparer._given_back, "_place", noted)
     node.prepare(ref)
     assert (node.instances(), waits) == ([(19, 6, 1)], [])
