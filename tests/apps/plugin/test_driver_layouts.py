@@ -157,7 +157,7 @@ def on_the_node(tmp_path_factory):
     here = pathlib.Path(__file__)
     done = subprocess.run(
         [sys.executable, "-c", ON_THE_NODE, str(directory)],
-        env={**os.environ, "PYTHONPATH": f"{here.parent}:{here.parents[1]}"},
+        env={**os.environ, "PYTHONPATH": f"{here.parent}:{here.parents[2]}"},
         capture_output=True,
         text=True,
         timeout=300,
