@@ -224,12 +224,12 @@ def _fill(path: str, content: bytes, mode: int, *, durable: bool) -> None:
 
 def _aside(path: pathlib.Path) -> str:
     folder, name = os.path.split(path)
-    return f"{folder}/.{name}.new"
+    return os.path.join(folder, f".{name}.new")  # noqa: PTH118 - as in `write`
 
 
 def _sync_directory(path: pathlib.Path) -> None:
     """Make what was done with the name of a file in its directory durable."""
-    folder = os.path.dirname(path)  # noqa: PTH120 - as in `write`
+    folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as in `write`
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -200,9 +200,11 @@ class Store(Generic[R]):
     def _look(self, key: str, path: str) -> _Seen[R] | None:
         try:
             status = os.stat(path)  # noqa: PTH116 - most of what a look costs
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
+            if error.errno not in _LOST:
+                raise files.explained(error, "read", path) from error
             return _Seen((0, 0, 0), is_settled=False, text=None, found=_unreadable(error, path))
         signature = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._seen.get(key)

@@ -106,10 +106,13 @@ class DeviceStatusWriter:
         with self._lock:
             if self._end is not None:
                 return
-            self._pending.pop(ref.uid, None)
+            earlier = self._pending.pop(ref.uid, None)
             schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
             tries = backoff.Backoff(schedule, self._chance)
             due = time.monotonic() + SETTLING
+            if earlier is not None:
+                # One after the other they must not put it off for ever.
+                due = min(due, earlier.due)
             self._pending[ref.uid] = _Pending(ref, tuple(reports), served, tries, due)
             if len(self._pending) > CAPACITY:
                 oldest = self._pending.pop(next(iter(self._pending)))

@@ -1,6 +1,7 @@
 import errno
 import itertools
 import os
+import pathlib
 import stat
 import threading
 
@@ -40,6 +41,15 @@ def test_a_file_has_the_mode_that_was_asked_for_whatever_the_umask(path, mode):
 def test_a_file_is_for_its_owner_alone_by_default(path):
     files.write(path, "x")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_path_may_begin_where_the_process_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = pathlib.Path("record.json")
+    files.write(path, "x")
+    assert names(tmp_path) == ["record.json"]
+    files.remove(path)
+    assert names(tmp_path) == []
 
 
 def test_an_absent_file_reads_as_none(path):

@@ -341,3 +341,25 @@ def test_each_record_may_have_a_directory_of_its_own(tmp_path):
     assert store.contents().damaged.keys() == {"three"}
     store.remove("one")
     assert store.get("one") is None
+
+
+@pytest.mark.parametrize("code", [errno.ENOMEM, errno.EACCES], ids=errno.errorcode.get)
+def test_trouble_with_a_look_at_a_file_is_no_damage_of_it(store, monkeypatch, code):
+    store.write(record())
+    look = os.stat
+
+    def refused(path, *arguments, **options):
+        if str(path).endswith(f"{UID}.json"):
+            raise OSError(code, os.strerror(code))
+        return look(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refused)
+    for action in (store.contents, lambda: store.get(UID)):
+        with pytest.raises(files.TROUBLE, match=os.strerror(code)):
+            action()
+
+
+def test_a_directory_of_records_that_is_a_file_has_none(directory, store):
+    directory.rmdir()
+    directory.write_text("no directory")
+    assert store.get(UID) is None

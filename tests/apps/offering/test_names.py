@@ -2,99 +2,17 @@
 
 import errno
 
-import mig_node
 import plugin_process
 import pytest
 import structlog
+from names_desk import HOUR, Desk, gpu
 
 from dra_driver import errors
-from dra_driver.adapters.disk import card_names, files, records
-from dra_driver.adapters.system import locks
-from dra_driver.apps.offering import names
-from dra_driver.apps.upkeep import reconciling
+from dra_driver.adapters.disk import card_names, files
 from dra_driver.logic.offering import attributes
-from dra_driver.logic.preparing import planning
-from dra_driver.model import devices, prepared
+from dra_driver.model import devices
 
-HOUR = 3600.0
 AWAY = errors.Retryable("no API server")
-
-
-def gpu(uuid, minor):
-    address = devices.PciAddress(f"0000:{minor:02x}:00.0")
-    return devices.Gpu(minor, minor, devices.GpuUuid(f"GPU-{uuid}"), "T4", address)
-
-
-class Desk:
-    """Names on a disk, with a clock and an API server that are set by hand."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.held = locks.Locks(directory / "locks")
-        self.known = records.Records(directory / "claims")
-        self.published, self.asked = [], 0
-        self.time, self.now = 1000.0, "2026-11-28T10:00:00Z"
-        self.names = self.make()
-
-    def make(self):
-        return names.Names(
-            card_names.CardNames(self.directory / "names"),
-            self.held,
-            self.known,
-            self.ask,
-            now=lambda: self.now,
-            clock=lambda: self.time,
-        )
-
-    def ask(self):
-        self.asked += 1
-        if isinstance(self.published, Exception):
-            raise self.published
-        return self.published
-
-    def see(self, *gpus, failing=()):
-        """A look that sees these, after which they are published; their numbers by UUID."""
-        failures = tuple(devices.GpuFailure(9, one, None, "silent") for one in failing)
-        seen = self.names.named(devices.Discovery(gpus, failures))
-        if not isinstance(self.published, Exception) and not seen.nameless:
-            self.published = [attributes.device(one) for one in seen.gpus]
-        self.problems = list(seen.nameless.values())
-        return {one.uuid.removeprefix("GPU-"): devices.number_of(one.name) for one in seen.gpus}
-
-    def on_disk(self):
-        found = card_names.CardNames(self.directory / "names").contents()
-        return {one.gpu.removeprefix("GPU-"): one for one in found.records.values()}
-
-    def holds(self, device, uid="uid-1"):
-        """A claim has the device here."""
-        self.known.write(
-            prepared.Record(
-                uid=uid, namespace="n", name="c", phase=prepared.Phase.COMPLETED, boot_id="b",
-                devices=(
-                    prepared.PreparedDevice(requests=(), pool="p", device=device, cdi_ids=()),
-                ),
-            )
-        )  # fmt: skip
-
-    def needs_view_after(self, seconds):
-        self.time += seconds
-        return self.names.needs_view()
-
-
-class NoOrphans:
-    """See `reconciling.Orphans`: nothing is left over."""
-
-    def settle(self):
-        pass
-
-    def needs_view(self):
-        return False
-
-    def rebuild(self, _everywhere):
-        pass
-
-    def remove(self, _allocated):
-        pass
 
 
 @pytest.fixture
@@ -373,31 +291,3 @@ def test_a_name_that_cannot_be_taken_back_is_kept_for_now(desk, log, monkeypatch
     assert events(log, "name is kept for now")
     assert desk.see(gpu("new", 0), B)["new"] == 2
     assert desk.needs_view_after(0)
-
-
-def test_the_reconciler_takes_the_list_that_names_need(desk):
-    gone(desk)
-    api = mig_node.Claims()
-    meant = api.make("gpu-0")
-    listed = []
-    whole = api.everywhere
-    api.everywhere = lambda: listed.append(1) or whole()
-    other = reconciling.Several(NoOrphans(), desk.names)
-    made = reconciling.Reconciler(
-        planning.Node(mig_node.DRIVER, mig_node.POOL),
-        *(desk.known, api, None, other, None),
-        boot_id="b",
-    )
-    made.look()
-    assert listed == []
-    desk.time += HOUR
-    made.look()
-    assert (listed, "a" in desk.on_disk()) == ([1], True)
-    api.delete(meant)
-    made.look()
-    assert listed == [1]
-    desk.time += HOUR
-    made.look()
-    assert (listed, "a" in desk.on_disk()) == ([1, 1], False)
-    made.look()
-    assert listed == [1, 1]

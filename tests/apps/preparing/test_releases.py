@@ -42,6 +42,7 @@ def test_who_waits_is_woken_by_its_own_cards_alone(place):
     place.releases.tell(THIRD)
     second.result(60)
     assert not first.done()
+    assert not any(told.is_set() for told in place.releases._waiters["gpu-0"])
     place.releases.tell(FIRST)
     first.result(60)
 

@@ -19,34 +19,6 @@ LATE_FORBIDDEN = options.Fault(
 )
 
 
-@pytest.fixture(scope="module")
-def served():
-    """An API server with one Node object."""
-    made = api_cluster.Cluster()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def started():
-    """Makes scenes whose writers run until the end of the test."""
-    made = []
-
-    def make(cluster):
-        made.append(Scene(cluster))
-        made[-1].writer.start()
-        return made[-1]
-
-    yield make
-    for scene in made:
-        scene.writer.stop()
-
-
-@pytest.fixture
-def scene(served, started):
-    return started(served)
-
-
 @pytest.fixture
 def log():
     with structlog.testing.capture_logs() as lines:
@@ -123,46 +95,6 @@ def test_what_has_not_changed_is_not_written(scene, served):
     scene.report(ref, report())
     assert scene.version(ref) == before
     assert [call.verb for call in served.faults.calls[writes:]] == ["get", "get"]
-
-
-def test_a_claim_that_was_read_just_now_is_not_read_again(scene, served):
-    ref = served.claim("gpu-0")
-    calls = len(served.faults.calls)
-    scene.report(ref, report(), served=served.get_claim(ref))
-    assert [call.verb for call in served.faults.calls[calls:]] == ["get", "patch"]
-    calls = len(served.faults.calls)
-    scene.report(ref, report(), served=served.get_claim(ref))
-    assert [call.verb for call in served.faults.calls[calls:]] == ["get"]
-    assert scene.told(ref) == [("gpu-0", "True", "GPU-1")]
-
-
-def test_a_claim_that_has_changed_since_it_was_read_is_read_again(scene, served):
-    ref = served.claim("gpu-0", NIC)
-    before = served.get_claim(ref)
-    scene.write_nic(ref)
-    scene.report(ref, report(), served=before)
-    assert NIC_ENTRY in scene.entries(ref)
-    assert scene.told(ref) == [("gpu-0", "True", "GPU-1")]
-
-
-def test_what_was_read_before_the_driver_wrote_does_not_count_as_told(scene, served):
-    ref = served.claim("gpu-0")
-    scene.report(ref, report())
-    before = served.get_claim(ref)
-    scene.report(ref, report(ready=False))
-    scene.report(ref, report(), served=before)
-    assert scene.told(ref) == [("gpu-0", "True", "GPU-1")]
-
-
-def test_of_reports_in_quick_succession_the_last_one_is_written(scene, served, monkeypatch):
-    monkeypatch.setattr(device_status, "SETTLING", 3600.0)
-    ref = served.claim("gpu-0")
-    scene.writer.report(ref, [report(ready=False)])
-    monkeypatch.setattr(device_status, "SETTLING", 0.0)
-    calls = len(served.faults.calls)
-    scene.report(ref, report())
-    assert [call.verb for call in served.faults.calls[calls:]].count("patch") == 1
-    assert scene.told(ref) == [("gpu-0", "True", "GPU-1")]
 
 
 def test_only_a_device_whose_state_changes_gets_another_time(scene, served):
