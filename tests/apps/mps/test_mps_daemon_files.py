@@ -29,6 +29,16 @@ def supervisor_log(daemon):
     return (pathlib.Path(daemon.log_dir) / "supervisor.log").read_text()
 
 
+def is_directory_now(path):
+    """Put a directory where a file may be; False if the daemon was quicker to write it again."""
+    path.unlink(missing_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
 def limit(place, daemon, percent):
     """Have its supervisor, which then looks at the log as well, give it other limits."""
     changed = daemon.limited(mps.Limits(percent, GIB))
@@ -67,9 +77,7 @@ def test_a_log_that_somebody_removes_ends_no_daemon(place, daemon):
 @pytest.mark.parametrize("name", ["control.log", "control.log.1"])
 def test_a_log_that_cannot_be_written_or_put_aside_ends_no_daemon(place, daemon, name):
     client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
-    hindrance = log(daemon).with_name(name)
-    hindrance.unlink(missing_ok=True)
-    hindrance.mkdir()
+    polling.until(lambda: is_directory_now(log(daemon).with_name(name)))
     limit(place, daemon, 40)
     limit(place, daemon, 50)
     assert client.is_usable()
@@ -119,8 +127,7 @@ def test_limits_that_cannot_be_told_of_now_are_told_of_later_without_harm_to_cli
 ):
     client, process = mps_scene.connect(daemon), mps_scene.process(daemon)
     hindrance = pathlib.Path(daemon.directory) / name
-    hindrance.unlink(missing_ok=True)
-    hindrance.mkdir()
+    polling.until(lambda: is_directory_now(hindrance))
     changed = daemon.limited(mps.Limits(40, GIB))
     mps_scene.domain(daemon).describe(changed)
     pids.send(mps_scene.supervisor(daemon), signal.SIGHUP)
