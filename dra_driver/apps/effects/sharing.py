@@ -1,22 +1,21 @@
-"""What lets processes share a device: time slices, compute modes, and MPS daemons.
+"""The effect of MPS: daemons that let processes share devices, on GPUs that are theirs alone.
 
-Whoever calls holds the locks of the GPUs, and has written into the claim's record what is about to
-be set up.
+See `effect.Effect`.
 """
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers, stores
 from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
 from dra_driver.adapters.system import patience
-from dra_driver.apps.effects import card_settings, waits
+from dra_driver.apps.effects import card_settings, effect, specs, waits
 from dra_driver.apps.mps import launching
-from dra_driver.logic.preparing import cdi, mps_edits, sharing_plan
-from dra_driver.model import mps, prepared, sharing
+from dra_driver.logic.preparing import cdi, mps_edits, planning, sharing_plan
+from dra_driver.model import devices, mps, prepared, sharing
 
 READY_SECONDS = 20.0
 """How long a daemon may take until it has its limits; it takes 0.1 s on an H100."""
@@ -34,46 +33,54 @@ class Tools:
     shm_bytes: int
 
 
-Others = card_settings.Others
+Others = effect.Others
 
 
 class Sharer:
-    """Sets up what a record says, and takes down what no other record needs."""
+    """MPS daemons of claims, and the compute modes of their GPUs."""
+
+    name = "MPS daemons"
 
     def __init__(self, tools: Tools, books: ledgers.Ledgers) -> None:
         self._tools = tools
         self.cards = card_settings.CardSettings(tools.smi, tools.modes, books)
         self._log = telemetry.logger("sharing")
 
-    def set_up(
-        self,
-        record: prepared.Record,
-        uuids: Mapping[str, str],
-        others: Others,
-        settings: Mapping[str, sharing.Mps],
-        *,
-        in_use: bool = False,
-    ) -> dict[str, cdi.Edits]:
-        """Do what the record says; the edits that its devices need for it, by device key.
+    def remember(self, record: prepared.Record, job: effect.Job) -> prepared.Record:
+        """See `effect.Effect`. A record that was rebuilt does not say all, but its daemons run."""
+        uses, before = job.plan.needs.remembered.mps, job.before
+        if before is not None and job.in_use:
+            uses = (*before.sharing.mps, *uses) if before.rebuilt else before.sharing.mps
+        return _with(record, tuple({(use.domain, use.keys): use for use in uses}.values()))
 
-        `uuids` are those of devices by name, `settings` those of MPS by domain. `in_use`:
-        containers of the claim may run.
+    def is_in(self, record: prepared.Record) -> bool:
+        """See `effect.Effect`."""
+        return bool(record.sharing.mps)
+
+    def is_intact(self, _record: prepared.Record, _plan: planning.Plan) -> bool:
+        """See `effect.Effect`. One that has ended is started again, and its clients come back."""
+        return True
+
+    def renounce(self, record: prepared.Record, others: Others) -> None:
+        """See `effect.Effect`."""
+
+    def make(self, record: prepared.Record, job: effect.Job) -> effect.Made:
+        """See `effect.Effect`.
 
         Raises:
             errors.Rejected: it cannot work.
             waits.Wait: a daemon is not ready yet, or an earlier one has not ended.
             errors.Retryable: a GPU does not answer.
         """
-        known = list(others)
-        for one in record.sharing.time_slices:
-            self.cards.set_time_slice(one)
+        known, settings = job.others, job.plan.needs.mps
+        uuids = specs.uuids(record, {name: offer.gpu for name, offer in job.plan.offers.items()})
         edits: dict[str, cdi.Edits] = {}
         daemons = []
         for use in record.sharing.mps:
             wanted = settings.get(use.domain)
             limits = self._limits(use, record, known, wanted)
             daemon = self._adopted(
-                self._daemon(use, uuids, limits), in_use=in_use or _have(known, use.domain)
+                self._daemon(use, uuids, limits), in_use=job.in_use or _have(known, use.domain)
             )
             self.cards.make_exclusive(use)
             self._tools.launcher.start(daemon)
@@ -87,13 +94,14 @@ class Sharer:
         for use, daemon in zip(record.sharing.mps, daemons, strict=True):
             if unlike := mps_edits.unlike(use, daemon, settings.get(use.domain)):
                 self._log.warning(unlike, mps=use.domain, devices=list(use.devices))
-        return edits
+        return effect.Made(record, edits)
 
-    def edits(self, record: prepared.Record, uuids: Mapping[str, str]) -> dict[str, cdi.Edits]:
-        """The edits as from `set_up`, of a claim that is prepared; nothing is done.
+    def edits(self, record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> effect.Edits:
+        """See `effect.Effect`.
 
         Of several cards with unlike limits each has the largest, which the daemon holds them to.
         """
+        uuids = specs.uuids(record, gpus)
         edits: dict[str, cdi.Edits] = {}
         for use in record.sharing.mps:
             daemon = self._described(use.domain)
@@ -102,8 +110,8 @@ class Sharer:
             edits |= {key: self._edits(use, daemon, None) for key in use.keys}
         return edits
 
-    def take_down(self, record: prepared.Record, others: Others) -> None:
-        """Undo what the record says, however far it got, where no other record needs it.
+    def undo(self, record: prepared.Record, others: Others) -> None:
+        """See `effect.Effect`.
 
         Raises:
             waits.Wait: a daemon has not ended yet.
@@ -117,8 +125,14 @@ class Sharer:
                 self._lower(use.domain, left)
             else:
                 self._stop(use.domain)
-        for gpu in self._ledgers_of(record):
-            self.settle(gpu, known)
+        exclusive = {gpu for use in record.sharing.mps if use.exclusive for gpu in use.gpus}
+        for gpu in sorted(exclusive):
+            self.cards.settle(gpu, known)
+
+    def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
+        """See `effect.Effect`."""
+        uses = record.sharing.mps
+        return _with(record, tuple(use for use in uses if not {*shared} & {*use.devices}))
 
     def unused(self, records: Callable[[], Iterable[prepared.Record]]) -> Mapping[str, str | None]:
         """The daemons that none of the records has, by domain: which devices each one serves.
@@ -139,16 +153,6 @@ class Sharer:
             errors.DriverError: it does not end; it is to be tried again.
         """
         self._stop(domain)
-
-    def _ledgers_of(self, record: prepared.Record) -> list[str]:
-        return sorted(
-            {one.gpu for one in record.sharing.time_slices}
-            | {gpu for use in record.sharing.mps if use.exclusive for gpu in use.gpus}
-        )
-
-    def settle(self, gpu: str, others: Others) -> None:
-        """Put a GPU back to what it was before, as far as none of the records needs it set."""
-        self.cards.settle(gpu, others)
 
     def _limits(
         self,
@@ -284,6 +288,11 @@ class Sharer:
         return waits.Wait(
             f"MPS daemon {daemon.id} on {daemon.device} is not ready yet", f"mps {daemon.id}", over
         )
+
+
+def _with(record: prepared.Record, uses: tuple[prepared.MpsUse, ...]) -> prepared.Record:
+    kept = record.sharing.model_copy(update={"mps": uses})
+    return record.model_copy(update={"sharing": kept})
 
 
 def _have(records: Others, domain: str) -> bool:

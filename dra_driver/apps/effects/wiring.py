@@ -4,7 +4,7 @@ import dataclasses
 
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import processes
-from dra_driver.apps.effects import partitioning, sharing
+from dra_driver.apps.effects import effect, instances, partitioning, sharing, time_slices
 from dra_driver.apps.mps import launching, mps_pods
 from dra_driver.apps.node import base, injection
 from dra_driver.model import quantities
@@ -17,6 +17,15 @@ class Effects:
     injector: injection.Injector
     partitioner: partitioning.Partitioner
     sharer: sharing.Sharer
+
+    @property
+    def listed(self) -> tuple[effect.Effect, ...]:
+        """In the order in which they are made; they are undone backwards."""
+        return (
+            instances.Instances(self.partitioner),
+            time_slices.TimeSlices(self.sharer.cards),
+            self.sharer,
+        )
 
 
 def launcher(on: base.Base) -> launching.Launcher:

@@ -2,9 +2,8 @@
 
 An attempt waits for nothing outside of this process; where it would have to, it raises, and what it
 has begun stays, remembered in the claim's record, until the next attempt goes on or it is undone.
-Order of a prepare: record (started), MIG instances, time slices and MPS daemons, record
-(completed), CDI spec; a claim that needs no more than its spec has no first record. Unprepare is
-the same backwards.
+Order of a prepare: record (started), the effects as listed, record (completed), CDI spec; a
+claim that needs no more than its spec has no first record. Unprepare is the same backwards.
 """
 
 import contextlib
@@ -15,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
 from dra_driver.adapters.system import locks, patience
-from dra_driver.apps.effects import specs, waits, wiring
+from dra_driver.apps.effects import effect, specs, waits, wiring
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import rebuilding, undoing
-from dra_driver.logic.preparing import cdi, planning
+from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, devices, prepared, shares
 
 Others = Sequence[prepared.Record]
@@ -80,8 +79,8 @@ class Attempts:
         self._node = node
         self._store = store
         self._gpus = gpus
+        self._effects = effects.listed
         self._partitioner = effects.partitioner
-        self._sharer = effects.sharer
         self._injector = effects.injector
         self._specs = specs.Specs(store.cdi_dir, node.driver_name)
         self._rebuilder = rebuilding.Rebuilder(
@@ -91,8 +90,7 @@ class Attempts:
             store.records,
             self._specs,
             self._rebuilder,
-            effects.partitioner,
-            effects.sharer,
+            self._effects,
             gpus,
         )
         self._on_change = on_change
@@ -235,32 +233,15 @@ class Attempts:
         others: Others,
     ) -> tuple[prepared.Record, bool]:
         in_use = before is not None and self._may_be_in_use(before, plan)
-        record = prepared.Record(
-            uid=ref.uid,
-            namespace=ref.namespace,
-            name=ref.name,
-            phase=prepared.Phase.COMPLETED,
-            boot_id=self._store.boot_id,
-            devices=plan.entries,
-            partitions=before.partitions if before and in_use else plan.partitions,
-            sharing=_sharing(before, plan) if before and in_use else plan.needs.remembered,
-            gpus=plan.gpus,
-            minors=plan.minors,
-        )
+        job = effect.Job(plan, before, others, in_use=in_use)
+        record = self._remembered(ref, job)
         try:
-            if not in_use:
-                self._partitioner.disown(before.partitions if before else (), others)
-                record = self._make(record, plan, before)
-            elif before and before.sharing != record.sharing:
-                self._store.records.write(record)
+            self._begin(record, job)
+            record, edits = self._make(record, job)
             gpus = self._numbered(plan)
-            # Also for a claim that is prepared already: a daemon may have ended meanwhile.
-            shared = self._sharer.set_up(
-                record, specs.uuids(record, gpus), others, plan.needs.mps, in_use=in_use
-            )
             minors = {offer.card: gpus[name].minor for name, offer in plan.offers.items()}
             record = record.model_copy(update={"minors": minors})
-            has_changed = self._conclude(record, gpus, shared, is_new=before != record)
+            has_changed = self._conclude(record, gpus, edits, is_new=before != record)
         except waits.Wait:
             raise
         except BaseException:
@@ -270,35 +251,58 @@ class Attempts:
         return record, has_changed
 
     def _may_be_in_use(self, record: prepared.Record, plan: planning.Plan) -> bool:
-        """Whether containers may run: whatever fails then must not take their devices away.
-
-        A record that was rebuilt while a GPU was not there lacks the partitions of that.
-        """
-        known = {one.device for one in record.partitions}
-        return (
-            record.phase is prepared.Phase.COMPLETED
-            and known == {one.device for one in plan.partitions}
-            and self._partitioner.is_intact(record.partitions)
+        """Whether containers may run: whatever fails then must not take their devices away."""
+        return record.phase is prepared.Phase.COMPLETED and all(
+            one.is_intact(record, plan) for one in self._effects
         )
 
-    def _make(
-        self, record: prepared.Record, plan: planning.Plan, before: prepared.Record | None
-    ) -> prepared.Record:
-        """Whatever the claim needs, remembered first; with what is known of it afterwards.
+    def _remembered(self, ref: claims.ClaimRef, job: effect.Job) -> prepared.Record:
+        """What is going to be remembered of the claim once all is made."""
+        record = prepared.Record(
+            uid=ref.uid,
+            namespace=ref.namespace,
+            name=ref.name,
+            phase=prepared.Phase.COMPLETED,
+            boot_id=self._store.boot_id,
+            devices=job.plan.entries,
+            gpus=job.plan.gpus,
+            minors=job.plan.minors,
+        )
+        for one in self._effects:
+            record = one.remember(record, job)
+        return record
 
-        Of a claim that needs no more than its spec nothing has to be taken back that its record,
+    def _begin(self, record: prepared.Record, job: effect.Job) -> None:
+        """Remember what is going to be made, ahead of it.
+
+        Of a claim that needs no more than its spec nothing has to be undone that its record,
         which is written before the spec, does not tell of.
         """
+        before = job.before
+        if before is not None and job.in_use:
+            if any(one.remember(before, job) != before for one in self._effects):
+                self._store.records.write(record)
+            return
+        if before is not None:
+            for one in self._effects:
+                one.renounce(before, job.others)
         started = record.model_copy(update={"phase": prepared.Phase.STARTED})
-        if (record.partitions or record.sharing) and started != before:
+        if started != before and any(one.is_in(record) for one in self._effects):
             self._store.records.write(started)
-        for entry in plan.entries:
-            if entry.kind == "gpu" and not entry.admin_access:
-                self._partitioner.make_whole(plan.offers[entry.device])
-        made = [
-            self._partitioner.make(one, plan.offers[one.device].gpu) for one in record.partitions
-        ]
-        return record.model_copy(update={"partitions": tuple(made)})
+
+    def _make(
+        self, record: prepared.Record, job: effect.Job
+    ) -> tuple[prepared.Record, effect.Edits]:
+        """The record with what is known of everything once it is made, and the edits for it.
+
+        Also for a claim that is prepared already: what it has may have been lost meanwhile.
+        """
+        edits = []
+        for one in self._effects:
+            made = one.make(record, job)
+            record = made.record
+            edits.append(made.edits)
+        return record, effect.merged(edits)
 
     def _numbered(self, plan: planning.Plan) -> dict[str, devices.Gpu]:
         """The GPUs of the claim's devices, by device name, with the numbers that they have now."""
@@ -308,7 +312,7 @@ class Attempts:
         self,
         record: prepared.Record,
         gpus: Mapping[str, devices.Gpu],
-        shared: Mapping[str, cdi.Edits],
+        edits: effect.Edits,
         *,
         is_new: bool,
     ) -> bool:
@@ -319,7 +323,7 @@ class Attempts:
         prepare, and when the driver starts. What is there already is not written again.
         """
         # Device nodes are looked at before anything is said to be ready.
-        text = specs.text(self._node.driver_name, self._injector, record, gpus, shared)
+        text = specs.text(self._node.driver_name, self._injector, record, gpus, edits)
         if is_new:
             self._store.records.write(record)
         return self._specs.put(record.uid, text) or is_new
@@ -350,14 +354,6 @@ def _is_for(record: prepared.Record, plan: planning.Plan) -> bool:
         return record.devices == plan.entries
     mine = {(one.device, one.share_id) for one in record.devices}
     return mine == {(one.device, one.share_id) for one in plan.entries}
-
-
-def _sharing(before: prepared.Record, plan: planning.Plan) -> prepared.Sharing:
-    """What a claim in use has; a record that was rebuilt does not say all, but its daemons run."""
-    if not before.rebuilt:
-        return before.sharing
-    mps = {(use.domain, use.keys): use for use in before.sharing.mps + plan.needs.remembered.mps}
-    return plan.needs.remembered.model_copy(update={"mps": tuple(mps.values())})
 
 
 def _other(holding: planning.Holding) -> str:

@@ -1,12 +1,14 @@
 """How what was done for a claim is taken back.
 
 It works on a full disk, without the API and beside damaged records: files are removed, and none is
-written. Order: CDI spec, MPS daemons and settings of GPUs, MIG instances, record.
+written. Order: CDI spec, the effects backwards, record.
 """
+
+from collections.abc import Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
-from dra_driver.apps.effects import partitioning, sharing, specs
+from dra_driver.apps.effects import effect, specs
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import rebuilding
 from dra_driver.model import prepared
@@ -20,16 +22,14 @@ class Undoer:
         known: records.Records,
         written: specs.Specs,
         rebuilder: rebuilding.Rebuilder,
-        partitioner: partitioning.Partitioner,
-        sharer: sharing.Sharer,
+        effects: Sequence[effect.Effect],
         gpus: inventory.Inventory,
     ) -> None:
         self._gpus = gpus
         self._known = known
         self._specs = written
         self._rebuilder = rebuilder
-        self._partitioner = partitioner
-        self._sharer = sharer
+        self._effects = effects
         self._begun: dict[str, None] = {}
         self._log = telemetry.logger("undoer")
 
@@ -49,9 +49,8 @@ class Undoer:
         if record is not None:
             others, is_all = self.others(uid)
             mine = record if is_all else self._without_shares(record)
-            self._sharer.take_down(mine, others)
-            for partition in reversed(mine.partitions):
-                self._partitioner.unmake(partition, others)
+            for one in reversed(self._effects):
+                one.undo(mine, others)
         self._known.remove(uid)
         self.settled(uid)
 
@@ -87,14 +86,6 @@ class Undoer:
                 "what other claims may share stays until their damaged records are rebuilt",
                 devices=sorted(shares),
             )
-        return record.model_copy(
-            update={
-                "partitions": tuple(one for one in record.partitions if one.device not in shares),
-                "sharing": prepared.Sharing(
-                    mps=tuple(use for use in record.sharing.mps if not shares & {*use.devices}),
-                    time_slices=tuple(
-                        one for one in record.sharing.time_slices if one.device not in shares
-                    ),
-                ),
-            }
-        )
+        for one in self._effects:
+            record = one.without(record, shares)
+        return record

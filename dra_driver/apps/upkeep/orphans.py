@@ -137,7 +137,7 @@ class Orphans:
                     self._partitioner.settle_mode(uuid)
                     # What claims need whose records are lost is not known.
                     if not self._mender.lost():
-                        self._sharer.settle(uuid, self._records())
+                        self._sharer.cards.settle(uuid, self._records())
             except errors.DriverError as error:
                 self._log.warning("GPU not settled for now", device=card.name, reason=str(error))
 

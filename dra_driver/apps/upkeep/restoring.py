@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.system import patience
-from dra_driver.apps.effects import specs, wiring
+from dra_driver.apps.effects import effect, specs, wiring
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts
 from dra_driver.logic.preparing import device_numbers, planning
@@ -41,7 +41,7 @@ class Restorer:
         self._specs = specs.Specs(store.cdi_dir, node.driver_name)
         self._gpus = gpus
         self._injector = effects.injector
-        self._sharer = effects.sharer
+        self._effects = effects.listed
         self._partitioner = effects.partitioner
         self._leaving = leaving
         self._told: dict[str, str] = {}
@@ -96,7 +96,7 @@ class Restorer:
         numbered = {gpu.uuid: gpu for gpu in cards}
         found = gpus_of(record, self._gpus.snapshot)
         gpus = {name: numbered.get(gpu.uuid, gpu) for name, gpu in found.items()}
-        shared = self._sharer.edits(record, specs.uuids(record, gpus))
+        shared = effect.edits(self._effects, record, gpus)
         self._specs.put(
             record.uid, specs.text(self._driver_name, self._injector, record, gpus, shared)
         )

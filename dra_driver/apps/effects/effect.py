@@ -1,0 +1,100 @@
+"""The shape of whatever is done to devices for a claim: remembered, made, looked after, undone.
+
+Effects are in one list (`listed.py`): they are made in its order and undone backwards. Whoever
+calls holds the locks of the claim and of its GPUs.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from dra_driver.logic.preparing import cdi, planning
+from dra_driver.model import devices, prepared
+
+Others = Sequence[prepared.Record]
+"""The records of all other claims."""
+Edits = Mapping[str, cdi.Edits]
+"""What containers get of an effect, by device key (`cdi.device_key`)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """A claim that is being prepared: what it is to have, and what others have.
+
+    `before` is what was remembered of it. `in_use`: containers of it may run with what it has,
+    which stays whatever happens.
+    """
+
+    plan: planning.Plan
+    before: prepared.Record | None
+    others: Others
+    in_use: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """The record with what is known of it once it is made, and what containers get of it."""
+
+    record: prepared.Record
+    edits: Edits = dataclasses.field(default_factory=dict)
+
+
+class Effect(Protocol):
+    """Something that is done to devices. All of it may be done twice, and after being cut short."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    def remember(self, record: prepared.Record, job: Job) -> prepared.Record:
+        """The record with what is going to be made; nothing is made yet."""
+
+    def is_in(self, record: prepared.Record) -> bool:
+        """Whether the record tells of something of this kind, which has to be undone."""
+
+    def is_intact(self, record: prepared.Record, plan: planning.Plan) -> bool:
+        """Whether all that the record tells of is there still, for this plan."""
+
+    def renounce(self, record: prepared.Record, others: Others) -> None:
+        """Let go of what is not there any more, before it is made anew."""
+
+    def make(self, record: prepared.Record, job: Job) -> Made:
+        """Make what the record tells of, as far as it is not there.
+
+        Raises:
+            waits.Wait: something outside has to happen first; what was begun stays.
+            errors.DriverError: it cannot be made.
+        """
+
+    def edits(self, record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> Edits:
+        """What containers get of it, of a claim that is prepared; nothing is done.
+
+        `gpus` are those of the claim's devices, by device name.
+        """
+
+    def undo(self, record: prepared.Record, others: Others) -> None:
+        """Undo what the record tells of, however far it got, where no other record needs it.
+
+        Raises:
+            waits.Wait: something outside has to end first.
+            errors.DriverError: it cannot be undone now.
+        """
+
+    def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
+        """The record without what is made for these devices, of which others may have a part."""
+
+
+def edits(
+    effects: Sequence[Effect], record: prepared.Record, gpus: Mapping[str, devices.Gpu]
+) -> Edits:
+    """What containers of a claim that is prepared get of all effects."""
+    return merged(one.edits(record, gpus) for one in effects)
+
+
+def merged(several: Iterable[Edits]) -> Edits:
+    """The edits of several effects, by device key."""
+    found: dict[str, cdi.Edits] = {}
+    for one in several:
+        for key, more in one.items():
+            found[key] = found.get(key, cdi.Edits()).and_also(more)
+    return found
