@@ -19,7 +19,7 @@ VERSION = 2
 _FIRST_VERSION = 1
 _FIELDS_SINCE_2 = frozenset({"partitions", "sharing"})
 _DEVICE_FIELDS_SINCE_2 = frozenset({"consumed"})
-_FIELDS_BESIDE = frozenset({"gpus", "minors"})
+_FIELDS_BESIDE = frozenset({"gpus", "minors", "parts"})
 
 
 class Phase(enum.StrEnum):
@@ -121,6 +121,13 @@ class Sharing(_Frozen):
         return bool(self.mps or self.time_slices)
 
 
+class Part(_Frozen):
+    """What is remembered of a claim for one effect, and the version of how that is written."""
+
+    version: int
+    content: Mapping[str, Any]
+
+
 class Record(_Frozen):
     """What is remembered of one claim.
 
@@ -140,6 +147,8 @@ class Record(_Frozen):
     """UUIDs of the whole GPUs that the devices are, or are part of, by name (`gpu-0`)."""
     minors: Mapping[str, int] = pydantic.Field(default_factory=dict)
     """The numbers of their device nodes when the CDI spec was made, by name."""
+    parts: Mapping[str, Part] = pydantic.Field(default_factory=dict)
+    """Of effects that have no field of their own here, by the name of the part."""
 
     @property
     def ref(self) -> claims.ClaimRef:

@@ -212,6 +212,17 @@ def test_the_cards_of_a_record_stand_where_an_older_driver_does_not_look():
     assert prepared.decode(prepared.encode(NAMED)) == NAMED
 
 
+def test_the_parts_of_effects_stand_there_too_and_are_kept():
+    parts = {"vfio": prepared.Part(version=3, content={"bound": ["0000:3b:00.0"]})}
+    record = RECORD.model_copy(update={"parts": parts})
+    document = json.loads(prepared.encode(record))
+    assert document["more"]["parts"] == {
+        "vfio": {"version": 3, "content": {"bound": ["0000:3b:00.0"]}}
+    }
+    assert {key: document[key] for key in json.loads(TEXT)} == json.loads(TEXT)
+    assert prepared.decode(prepared.encode(record)) == record
+
+
 def test_a_record_of_an_older_driver_tells_of_no_cards():
     assert prepared.decode(TEXT).gpus == {}
 
@@ -268,6 +279,9 @@ RECORDS = st.builds(
     ).map(tuple),
     gpus=st.dictionaries(NAMES, NAMES, max_size=2),
     minors=st.dictionaries(NAMES, NUMBERS, max_size=2),
+    parts=st.dictionaries(
+        NAMES, st.builds(prepared.Part, version=NUMBERS, content=st.dictionaries(NAMES, NAMES))
+    ),
     partitions=st.lists(
         st.builds(
             prepared.Partition,

@@ -43,8 +43,10 @@ class Effect(Protocol):
     """Something that is done to devices. All of it may be done twice, and after being cut short."""
 
     @property
-    def name(self) -> str:
-        """What people call it."""
+    def parts(self) -> Mapping[str, Collection[int]]:
+        """The parts of a record (`prepared.Record.parts`) that are its own, with the versions that
+        it reads. None for what has fields in the record.
+        """
 
     def remember(self, record: prepared.Record, job: Job) -> prepared.Record:
         """The record with what is going to be made; nothing is made yet."""
@@ -82,6 +84,21 @@ class Effect(Protocol):
 
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """The record without what is made for these devices, of which others may have a part."""
+
+
+def unknown(effects: Sequence[Effect], record: prepared.Record) -> list[str]:
+    """The parts of a record that none of the effects reads: those of a newer driver."""
+    known = {
+        (name, version)
+        for one in effects
+        for name, versions in one.parts.items()
+        for version in versions
+    }
+    return sorted(
+        f"{name!r} (version {part.version})"
+        for name, part in record.parts.items()
+        if (name, part.version) not in known
+    )
 
 
 def edits(

@@ -4,6 +4,7 @@ See `effect.Effect`.
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from dra_driver.apps.effects import effect, partitioning
 from dra_driver.logic.preparing import planning
@@ -13,7 +14,7 @@ from dra_driver.model import devices, prepared
 class Instances:
     """MIG instances of claims."""
 
-    name = "MIG instances"
+    parts: Mapping[str, Collection[int]] = MappingProxyType({})
 
     def __init__(self, partitioner: partitioning.Partitioner) -> None:
         self._partitioner = partitioner

@@ -6,6 +6,7 @@ See `effect.Effect`.
 import dataclasses
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers, stores
@@ -39,7 +40,7 @@ Others = effect.Others
 class Sharer:
     """MPS daemons of claims, and the compute modes of their GPUs."""
 
-    name = "MPS daemons"
+    parts: Mapping[str, Collection[int]] = MappingProxyType({})
 
     def __init__(self, tools: Tools, books: ledgers.Ledgers) -> None:
         self._tools = tools

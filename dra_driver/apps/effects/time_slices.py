@@ -4,6 +4,7 @@ See `effect.Effect`.
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from dra_driver.apps.effects import card_settings, effect
 from dra_driver.logic.preparing import planning
@@ -13,7 +14,7 @@ from dra_driver.model import devices, prepared
 class TimeSlices:
     """Time slices of claims."""
 
-    name = "time slices"
+    parts: Mapping[str, Collection[int]] = MappingProxyType({})
 
     def __init__(self, cards: card_settings.CardSettings) -> None:
         self._cards = cards

@@ -267,6 +267,7 @@ class Attempts:
             devices=job.plan.entries,
             gpus=job.plan.gpus,
             minors=job.plan.minors,
+            parts=job.before.parts if job.before else {},
         )
         for one in self._effects:
             record = one.remember(record, job)

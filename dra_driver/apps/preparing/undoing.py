@@ -44,6 +44,7 @@ class Undoer:
         Raises:
             errors.DriverError: not all could be; the record stays, and it is to be tried again.
         """
+        self._refuse_unknown(record)
         self._begun[uid] = None
         self._specs.remove(uid)
         if record is not None:
@@ -77,6 +78,16 @@ class Undoer:
         guessed = [self._rebuilder.guess(each, seen=seen) for each in damaged]
         found = [record for each, record in contents.records.items() if each != uid]
         return found + [one for one in guessed if one is not None], None not in guessed
+
+    def _refuse_unknown(self, record: prepared.Record | None) -> None:
+        """Undo nothing below what cannot be undone: the order of a newer driver is not known."""
+        unknown = effect.unknown(self._effects, record) if record is not None else []
+        if record is not None and unknown:
+            raise errors.Retryable(
+                f"claim {record.ref}: its record has parts that this version of the driver does "
+                f"not know: {', '.join(unknown)}. Nothing is undone. Install the version that "
+                "wrote them, or a later one, until the claim is unprepared"
+            )
 
     def _without_shares(self, record: prepared.Record) -> prepared.Record:
         """What nobody else can have a part of; the rest is looked after once that is known."""

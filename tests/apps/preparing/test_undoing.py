@@ -8,6 +8,7 @@ import structlog
 
 from dra_driver import errors
 from dra_driver.adapters.system import pids
+from dra_driver.model import prepared
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {
@@ -245,3 +246,33 @@ def test_nobody_waits_for_a_look_at_the_gpus_beside_a_damaged_record(node, api, 
     node.unprepare(gone)
     assert node.record(gone) is None
     assert node.instances() == []
+
+
+LATER = {"vfio": prepared.Part(version=2, content={"bound": ["0000:3b:00.0"]})}
+"""What a newer driver did for a claim, as far as this one can see."""
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_a_newer_driver_did_for_a_claim_stays_with_its_record_until_that_is_back(
+    host, users, claim
+):
+    devices, configs = CLAIMS[claim]
+    ref = users.give(*devices, configs=configs)
+    first = host.prepare(ref)
+    record = host.record(ref).model_copy(update={"parts": LATER})
+    host.store.records.write(record)
+    before = host.files(), host.hardware()
+    with pytest.raises(errors.Retryable) as caught:
+        host.unprepare(ref)
+    assert str(caught.value) == (
+        f"claim {ref}: its record has parts that this version of the driver does not know: "
+        "'vfio' (version 2). Nothing is undone. Install the version that wrote them, or a later "
+        "one, until the claim is unprepared"
+    )
+    assert (host.files(), host.hardware()) == before
+    assert host.prepare(ref) == first
+    assert host.record(ref) == record
+    # The other driver has undone its part.
+    host.store.records.write(record.model_copy(update={"parts": {}}))
+    host.unprepare(ref)
+    assert left(host) == []
