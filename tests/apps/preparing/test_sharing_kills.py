@@ -10,6 +10,7 @@ import shutil
 import signal
 import traceback
 
+import effect_claims
 import polling
 import pytest
 import sharing_claims
@@ -20,13 +21,10 @@ from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
-LIMITED = sharing_claims.mps_gpu(
-    defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
-)
 LIMITED_PARTITION = sharing_claims.mps_mig(
     defaultActiveThreadPercentage=50, defaultPinnedDeviceMemoryLimit="2Gi"
 )
-CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
+CHEATING = effect_claims.CHEATING
 
 
 class Killer(killed_plugin.Killer):
@@ -132,15 +130,6 @@ def survives(life, ref, action, works, *, arrange=lambda: None, clean=None, quic
             assert clean(host), life.steps()
 
 
-def is_long(host, ref):
-    return host.card().time_slice == sharing_node.LONG and host.record(ref)
-
-
-def is_limited(host, ref):
-    assert host.gets(ref, **CHEATING) == (30, 4)
-    return host.mode() == sharing_node.EXCLUSIVE
-
-
 def is_limited_in_its_partition(host, ref):
     assert host.gets(ref, **CHEATING) == (50, 2)
     return {host.described(ref).device} == host.mig_uuids()
@@ -151,48 +140,43 @@ def life(new_host):
     return Life(new_host)
 
 
-def back_to_short(host):
-    """As `is_clean`, where the time slice was Short before."""
-    assert (host.files(), host.card().time_slice) == ([], sharing_node.SHORT)
-    return True
-
-
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
-def test_a_claim_with_a_time_slice_survives_a_kill_before_any_step(life, users, operation):
-    life.host.set_card(time_slice=sharing_node.SHORT)
-    ref = users.give(GPU, configs=[sharing_claims.time_slicing("Long")])
+@pytest.mark.parametrize("case", effect_claims.CASES.values(), ids=effect_claims.NAMES)
+def test_a_claim_survives_a_kill_before_any_step_of_each_effect(life, users, operation, case):
+    life.host.set_card(**case.before)
+    untouched = life.host.hardware()
+    ref = users.give(case.device, configs=case.configs)
+
+    def is_back(host):
+        assert (host.files(), host.hardware()) == ([], untouched)
+        return host.runs_nothing()
+
     survives(
         life,
         ref,
         lambda: getattr(life.host, operation)(ref),
-        is_long,
+        case.works,
         arrange=lambda: operation == "prepare" or life.restart().prepare(ref),
-        clean=back_to_short,
-        quick=True,
+        clean=is_back,
+        quick=case.is_quick,
     )
-    assert life.steps("set_time_slice") == ["set_time_slice"]
+    # Attempts are repeated until what they have to wait for is there.
+    done = case.prepared if operation == "prepare" else case.unprepared
+    assert tuple(dict.fromkeys(life.steps(*done))) == done
 
 
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
-@pytest.mark.parametrize(
-    ("device", "config", "works"),
-    [
-        (GPU, LIMITED, is_limited),
-        (PARTITION, LIMITED_PARTITION, is_limited_in_its_partition),
-    ],
-    ids=["GPU", "partition"],
-)
-def test_a_claim_with_a_daemon_survives_a_kill_before_any_step(
-    life, users, operation, device, config, works
+def test_a_claim_with_a_daemon_in_its_partition_survives_a_kill_before_any_step(
+    life, users, operation
 ):
     # What nobody has open is forgotten, as far as the kernel's driver forgets.
     life.host.set_card(persistence_mode=False)
-    ref = users.give(device, configs=[config])
+    ref = users.give(PARTITION, configs=[LIMITED_PARTITION])
     survives(
         life,
         ref,
         lambda: getattr(life.host, operation)(ref),
-        works,
+        is_limited_in_its_partition,
         arrange=lambda: operation == "prepare" or life.restart().prepare(ref),
     )
     # Attempts are repeated until the daemon is ready, or has ended.

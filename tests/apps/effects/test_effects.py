@@ -1,0 +1,61 @@
+"""What holds for every effect in the list, whichever it is."""
+
+import effect_claims
+import pytest
+
+from dra_driver.model import prepared
+
+CASES = pytest.mark.parametrize("case", effect_claims.CASES.values(), ids=effect_claims.NAMES)
+
+
+def test_each_effect_in_the_list_has_a_case_here_in_the_order_of_the_list(host):
+    assert [type(one) for one in host.effects.listed] == list(effect_claims.CASES)
+
+
+@CASES
+def test_what_is_prepared_works_and_is_undone_without_a_trace(host, users, case):
+    host.set_card(**case.before)
+    untouched = host.hardware()
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    assert case.works(host, ref)
+    host.unprepare(ref)
+    assert (host.files(), host.hardware()) == ([], untouched)
+    assert host.runs_nothing()
+
+
+@CASES
+def test_the_same_again_gives_the_same_and_changes_nothing(host, users, case):
+    host.set_card(**case.before)
+    ref = users.give(case.device, configs=case.configs)
+    first = host.prepare(ref)
+    before = host.files(), host.hardware(), host.record(ref), host.edits(ref)
+    assert host.prepare(ref) == first
+    assert (host.files(), host.hardware(), host.record(ref), host.edits(ref)) == before
+
+
+@CASES
+def test_the_record_tells_of_one_effect_and_the_others_have_nothing_to_undo(host, users, case):
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    record = host.record(ref)
+    told = [type(one) for one in host.effects.listed if one.is_in(record)]
+    assert [effect_claims.CASES[kind] for kind in told] == [case]
+    assert record.phase is prepared.Phase.COMPLETED
+    hardware = host.hardware()
+    for one in host.effects.listed:
+        if not one.is_in(record):
+            one.undo(record, [])
+    assert host.hardware() == hardware
+    assert case.works(host, ref)
+
+
+@CASES
+def test_without_what_its_device_needs_a_record_tells_of_nothing(host, users, case):
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    record = host.record(ref)
+    for one in host.effects.listed:
+        assert one.without(record, {"gpu-9"}) == record
+        record = one.without(record, {case.device})
+    assert not any(one.is_in(record) for one in host.effects.listed)

@@ -1,0 +1,86 @@
+"""For each effect in the list a claim that needs it, and how to see that it works.
+
+What holds for all effects is tested with these, and not by name: a new effect needs a case here.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sharing_claims
+import sharing_node
+
+from dra_driver.apps.effects import effect, instances, sharing, time_slices
+
+Host = sharing_node.Node
+GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
+CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
+"""What a client sets that wants more than its claim has."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A claim, by what it is allocated to and its configs, and what is true while it is prepared.
+
+    `before` is what the node's first card is set to by somebody else; `steps` are what is done to
+    hardware and daemons in a prepare and in an unprepare, in that order. `is_quick`: it takes no
+    time to make it.
+    """
+
+    device: str
+    configs: tuple[dict[str, Any], ...]
+    works: Callable[[Host, Any], bool]
+    prepared: tuple[str, ...]
+    unprepared: tuple[str, ...]
+    before: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_quick: bool = False
+
+
+def _is_cut(host: Host, ref: Any) -> bool:
+    [made] = host.record(ref).partitions
+    return {made.uuid} == host.mig_uuids()
+
+
+def _is_long(host: Host, ref: Any) -> bool:
+    return host.card().time_slice == sharing_node.LONG and bool(host.record(ref))
+
+
+def _is_limited(host: Host, ref: Any) -> bool:
+    assert host.gets(ref, **CHEATING) == (30, 4)
+    return host.mode() == sharing_node.EXCLUSIVE
+
+
+CASES: Mapping[type[effect.Effect], Case] = {
+    instances.Instances: Case(
+        PARTITION,
+        (),
+        _is_cut,
+        ("nvml set_mode", "nvml create", "nvml create_compute"),
+        ("nvml destroy_compute", "nvml destroy", "nvml set_mode"),
+        is_quick=True,
+    ),
+    time_slices.TimeSlices: Case(
+        GPU,
+        (sharing_claims.time_slicing("Long"),),
+        _is_long,
+        ("set_time_slice",),
+        ("set_time_slice",),
+        before={"time_slice": sharing_node.SHORT},
+        is_quick=True,
+    ),
+    sharing.Sharer: Case(
+        GPU,
+        (
+            sharing_claims.mps_gpu(
+                defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"
+            ),
+        ),
+        _is_limited,
+        ("start",),
+        ("retire", "remove"),
+        # What nobody has open is forgotten, as far as the kernel's driver forgets.
+        before={"persistence_mode": False},
+    ),
+}
+NAMES = [kind.__name__ for kind in CASES]
+"""Of the cases, for the names of tests."""
