@@ -1,6 +1,6 @@
 """The shape of whatever is done to devices for a claim: remembered, made, looked after, undone.
 
-Effects are in one list (`listed.py`): they are made in its order and undone backwards. Whoever
+Effects are in one list (`wiring.Effects.listed`): they are made in its order and undone backwards. Whoever
 calls holds the locks of the claim and of its GPUs.
 """
 
