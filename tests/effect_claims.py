@@ -24,7 +24,7 @@ class Case:
 
     `before` is what the node's first card is set to by somebody else; `steps` are what is done to
     hardware and daemons in a prepare and in an unprepare, in that order. `is_quick`: it takes no
-    time to make it.
+    time to make it. `told` is what the claim's status tells, by device.
     """
 
     device: str
@@ -34,11 +34,27 @@ class Case:
     unprepared: tuple[str, ...]
     before: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_quick: bool = False
+    told: Callable[[Host], Mapping[str, Any]] = lambda _host: {}
 
 
 def _is_cut(host: Host, ref: Any) -> bool:
     [made] = host.record(ref).partitions
     return {made.uuid} == host.mig_uuids()
+
+
+def _as_nvidia_smi_calls_it(host: Host) -> Mapping[str, Any]:
+    [gi] = host.card().gpu_instances
+    [ci] = gi.compute_instances
+    return {
+        PARTITION: {
+            "uuid": ci.uuid,
+            "parentUUID": host.uuid(),
+            "profile": "1g.10gb",
+            "placement": f"{gi.start}:{gi.size}",
+            "gpuInstanceId": gi.id,
+            "computeInstanceId": ci.id,
+        }
+    }
 
 
 def _is_long(host: Host, ref: Any) -> bool:
@@ -58,6 +74,7 @@ CASES: Mapping[type[effect.Effect], Case] = {
         ("nvml set_mode", "nvml create", "nvml create_compute"),
         ("nvml destroy_compute", "nvml destroy", "nvml set_mode"),
         is_quick=True,
+        told=_as_nvidia_smi_calls_it,
     ),
     time_slices.TimeSlices: Case(
         GPU,

@@ -1,20 +1,22 @@
 """The shape of whatever is done to devices for a claim: remembered, made, looked after, undone.
 
-Effects are in one list (`wiring.Effects.listed`): they are made in its order and undone backwards. Whoever
-calls holds the locks of the claim and of its GPUs.
+Effects are in one list (`wiring.Effects.listed`): they are made in its order and undone backwards.
+Whoever calls holds the locks of the claim and of its GPUs.
 """
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from dra_driver.logic.preparing import cdi, planning
+from dra_driver.logic.preparing import cdi, device_status, planning, reports
 from dra_driver.model import devices, prepared
 
 Others = Sequence[prepared.Record]
 """The records of all other claims."""
 Edits = Mapping[str, cdi.Edits]
 """What containers get of an effect, by device key (`cdi.device_key`)."""
+Told = reports.Told
+"""What a claim's status tells of its devices, by device key."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +84,18 @@ class Effect(Protocol):
             errors.DriverError: it cannot be undone now.
         """
 
+    def settle(self, gpu: str, records: Others | None) -> None:
+        """Put a GPU (by UUID) back to what it was, where none of the records needs it otherwise.
+
+        None: what claims need is not known; only what no claim can need is put back then.
+
+        Raises:
+            errors.DriverError: it cannot be put back now.
+        """
+
+    def tells(self, record: prepared.Record) -> Told:
+        """What the status of a claim that is prepared says of it."""
+
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """The record without what is made for these devices, of which others may have a part."""
 
@@ -106,6 +120,15 @@ def edits(
 ) -> Edits:
     """What containers of a claim that is prepared get of all effects."""
     return merged(one.edits(record, gpus) for one in effects)
+
+
+def told(effects: Sequence[Effect], record: prepared.Record) -> Told:
+    """What the status of a claim that is prepared says of all effects."""
+    found: dict[str, dict[str, device_status.Scalar]] = {}
+    for one in effects:
+        for key, facts in one.tells(record).items():
+            found.setdefault(key, {}).update(facts)
+    return found
 
 
 def merged(several: Iterable[Edits]) -> Edits:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from dra_driver.apps.effects import effect, partitioning
-from dra_driver.logic.preparing import planning
+from dra_driver.logic.preparing import cdi, planning
 from dra_driver.model import devices, prepared
 
 
@@ -57,6 +57,26 @@ class Instances:
         """See `effect.Effect`."""
         for partition in reversed(record.partitions):
             self._partitioner.unmake(partition, others)
+
+    def settle(self, gpu: str, _records: effect.Others | None) -> None:
+        """See `effect.Effect`. The MIG mode; which instances there are, the ledger tells."""
+        self._partitioner.settle_mode(gpu)
+
+    def tells(self, record: prepared.Record) -> effect.Told:
+        """See `effect.Effect`: what nvidia-smi calls the instance, and where it is."""
+        made = {one.device: one for one in record.partitions}
+        return {
+            cdi.device_key(one.device, one.share_id): {
+                "uuid": made[one.device].uuid,
+                "parentUUID": made[one.device].gpu,
+                "profile": made[one.device].profile,
+                "placement": f"{made[one.device].start}:{made[one.device].size}",
+                "gpuInstanceId": made[one.device].gi,
+                "computeInstanceId": made[one.device].ci,
+            }
+            for one in record.devices
+            if one.device in made
+        }
 
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """See `effect.Effect`."""

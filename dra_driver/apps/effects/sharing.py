@@ -130,6 +130,15 @@ class Sharer:
         for gpu in sorted(exclusive):
             self.cards.settle(gpu, known)
 
+    def settle(self, gpu: str, records: Others | None) -> None:
+        """See `effect.Effect`. The compute mode; what daemons nobody needs, `unused` tells."""
+        if records is not None:
+            self.cards.settle(gpu, records)
+
+    def tells(self, _record: prepared.Record) -> effect.Told:
+        """See `effect.Effect`. That a daemon is down is told by `mps_health`."""
+        return {}
+
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """See `effect.Effect`."""
         uses = record.sharing.mps

@@ -51,6 +51,15 @@ class TimeSlices:
         for gpu in sorted({one.gpu for one in record.sharing.time_slices}):
             self._cards.settle(gpu, others)
 
+    def settle(self, gpu: str, records: effect.Others | None) -> None:
+        """See `effect.Effect`."""
+        if records is not None:
+            self._cards.settle(gpu, records)
+
+    def tells(self, _record: prepared.Record) -> effect.Told:
+        """See `effect.Effect`. Nothing that its config does not."""
+        return {}
+
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """See `effect.Effect`."""
         slices = record.sharing.time_slices

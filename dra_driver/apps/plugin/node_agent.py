@@ -54,17 +54,19 @@ class NodeAgent:
         )
         source = fetching.ApiClaims(on.client, self._stop)
         launcher = effects_wiring.launcher(on)
+        effects = effects_wiring.effects(on, launcher)
+        self._effects = effects.listed
         self._sweeper = launcher.sweeper if isinstance(launcher, mps_pods.PodLauncher) else None
         self._telling = telling_wiring.Telling(
             on,
             source,
             self._offering,
             launcher,
+            self._effects,
             on_health=on_health,
             keep=lambda: self._keeping.look_at_cards(),  # noqa: PLW0108 - it is made after this
             ask=self._why_unpublished,
         )
-        effects = effects_wiring.effects(on, launcher)
         self._preparer = preparing.Preparer(
             attempts.node(on),
             attempts.store(on),
@@ -112,7 +114,8 @@ class NodeAgent:
         self._keeping.recover()
         telling.tell_prepared()
         self._is_ready = True
-        ready(refusals.Told(self._preparer, self._on.records, telling.statuses.report))
+        known, report = self._on.records, telling.statuses.report
+        ready(refusals.Told(self._preparer, known, self._effects, report))
         telling.statuses.start()
         telling.health.start()
         if self._sweeper is not None:

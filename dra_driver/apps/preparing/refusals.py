@@ -8,6 +8,7 @@ from typing import Protocol
 
 from dra_driver import errors
 from dra_driver.adapters.disk import records
+from dra_driver.apps.effects import effect
 from dra_driver.apps.preparing import turns
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports
@@ -39,9 +40,16 @@ class Preparer(Protocol):
 class Told:
     """A preparer whose refusals of wrong cards are reported."""
 
-    def __init__(self, preparer: Preparer, known: records.Records, report: Report) -> None:
+    def __init__(
+        self,
+        preparer: Preparer,
+        known: records.Records,
+        effects: Sequence[effect.Effect],
+        report: Report,
+    ) -> None:
         self._preparer = preparer
         self._known = known
+        self._effects = effects
         self._report = report
 
     def prepare(
@@ -51,7 +59,9 @@ class Told:
         try:
             return self._preparer.prepare(ref, turn)
         except naming.WrongCard as error:
-            self._report(ref, reports.of_refusal(error, self._record(ref)))
+            record = self._record(ref)
+            told = effect.told(self._effects, record) if record else {}
+            self._report(ref, reports.of_refusal(error, record, told=told))
             raise
 
     def unprepare(self, ref: claims.ClaimRef, turn: turns.Turn) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
+from dra_driver.apps.effects import effect
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.telling import device_status, gpu_health
@@ -30,6 +31,7 @@ class Announcer:
         gpus: inventory.Inventory,
         known: records.Records,
         statuses: device_status.DeviceStatusWriter,
+        effects: Sequence[effect.Effect],
         metrics: telemetry.Metrics,
         on_health: OnHealth,
         *,
@@ -42,6 +44,7 @@ class Announcer:
         self._gpus = gpus
         self._records = known
         self._statuses = statuses
+        self._effects = effects
         self._metrics = metrics
         self._on_health = on_health
         self._daemons = daemons
@@ -115,7 +118,7 @@ class Announcer:
         # What is found out later is reported later.
         with self._reporting:
             gone = self._gpu_health.gone(record)
-            self._statuses.report(record.ref, reports.of_record(record, down, gone), served)
+            self._report(record, down, gone, served)
         if record.sharing.mps:
             with self._telling:
                 self._tell_health(self.known())
@@ -123,7 +126,17 @@ class Announcer:
     def _gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
         with self._reporting:
             down = self._daemons().told_of(record)
-            self._statuses.report(record.ref, reports.of_record(record, down, gone))
+            self._report(record, down, gone)
+
+    def _report(
+        self,
+        record: prepared.Record,
+        down: mps_health.Down,
+        gone: gpu_health.Gone,
+        served: claims.Json | None = None,
+    ) -> None:
+        told = effect.told(self._effects, record)
+        self._statuses.report(record.ref, reports.of_record(record, down, gone, told=told), served)
 
     def _tell_health(self, known: Sequence[prepared.Record]) -> None:
         seen = self._gpus.snapshot

@@ -1,7 +1,8 @@
 """Who is told of claims and devices, as the settings and the hardware of a node have it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from dra_driver.apps.effects import effect
 from dra_driver.apps.mps import launching, mps_health
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import wiring as offering_wiring
@@ -24,6 +25,7 @@ class Telling:
         source: fetching.ApiClaims,
         offering: offering_wiring.Offering,
         launcher: launching.Launcher,
+        effects: Sequence[effect.Effect],
         *,
         on_health: announcing.OnHealth,
         keep: Callable[[], mps_health.Down],
@@ -38,7 +40,13 @@ class Telling:
         config, known, metrics = on.config, on.records, on.metrics
         self.statuses = device_status.DeviceStatusWriter(on.client, source, config.driver_name)
         self.announcer = announcing.Announcer(
-            offering.gpus, known, self.statuses, metrics, on_health, daemons=lambda: self.health
+            offering.gpus,
+            known,
+            self.statuses,
+            effects,
+            metrics,
+            on_health,
+            daemons=lambda: self.health,
         )
         self.health = mps_health.Health(
             known, on.locks, launcher, config.mps, on_change=self.announcer.tell_down, keep=keep

@@ -46,6 +46,7 @@ class Orphans:
         self._books = books
         self._partitioner = effects.partitioner
         self._sharer = effects.sharer
+        self._effects = effects.listed
         self._mender = mender
         self._users = users
         self._adopt = adopt
@@ -134,10 +135,10 @@ class Orphans:
                     continue
                 with self._locks.hold(card.gpu.locks, patience.Patience(LOCK_SECONDS)):
                     self._mend_ledger(card)
-                    self._partitioner.settle_mode(uuid)
                     # What claims need whose records are lost is not known.
-                    if not self._mender.lost():
-                        self._sharer.cards.settle(uuid, self._records())
+                    known = None if self._mender.lost() else self._records()
+                    for one in self._effects:
+                        one.settle(uuid, known)
             except errors.DriverError as error:
                 self._log.warning("GPU not settled for now", device=card.name, reason=str(error))
 

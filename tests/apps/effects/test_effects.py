@@ -3,6 +3,7 @@
 import effect_claims
 import pytest
 
+from dra_driver.apps.effects import effect
 from dra_driver.model import prepared
 
 CASES = pytest.mark.parametrize("case", effect_claims.CASES.values(), ids=effect_claims.NAMES)
@@ -59,3 +60,40 @@ def test_without_what_its_device_needs_a_record_tells_of_nothing(host, users, ca
         assert one.without(record, {"gpu-9"}) == record
         record = one.without(record, {case.device})
     assert not any(one.is_in(record) for one in host.effects.listed)
+
+
+@CASES
+def test_what_a_record_needs_no_look_at_a_gpu_puts_back(host, users, case):
+    host.set_card(**case.before)
+    untouched = host.set_to()
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    for one in host.effects.listed:
+        one.settle(host.uuid(), [host.record(ref)])
+        one.settle(host.uuid(), None)
+    assert case.works(host, ref)
+    host.unprepare(ref)
+    assert host.set_to() == untouched
+
+
+@CASES
+def test_what_is_set_for_a_claim_that_nobody_knows_is_put_back_once_that_is_sure(host, users, case):
+    """Instances and daemons stay: what nobody needs of them is told by lists."""
+    host.set_card(**case.before)
+    untouched = host.set_to()
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    as_set = host.set_to()
+    for records, left in ((None, as_set), ([], untouched)):
+        for one in host.effects.listed:
+            one.settle(host.uuid(), records)
+        assert host.set_to() == left
+    host.unprepare(ref)
+
+
+@CASES
+def test_the_status_of_a_claim_says_what_the_effect_has_to_tell(host, users, case):
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    told = effect.told(host.effects.listed, host.record(ref))
+    assert {key: dict(facts) for key, facts in told.items()} == case.told(host)

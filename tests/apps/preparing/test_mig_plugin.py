@@ -31,6 +31,12 @@ def made_by_others(machine):
     return gpu_operations.create_instance(machine.simulation, machine.uuid("gpu-0"), "1g.10gb", 6)
 
 
+def told(cluster, ref):
+    """The UUIDs that the claim's status tells."""
+    entries = cluster.get_claim(ref)["status"].get("devices") or ()
+    return {entry.get("data", {}).get("uuid") for entry in entries}
+
+
 def is_clean(machine):
     assert machine.files() == []
     assert list((machine.plugin / "gpus").iterdir()) == []
@@ -51,6 +57,7 @@ def test_a_claim_of_two_requests_gets_two_instances_and_gives_them_back(
     assert uuids == {
         ci.uuid for gi in card(own_machine).gpu_instances for ci in gi.compute_instances
     }
+    api_cluster.wait_for(lambda: told(own_cluster, ref) == uuids, lambda: told(own_cluster, ref))
     plugin.kubelet.unprepare(ref)
     is_clean(own_machine)
 

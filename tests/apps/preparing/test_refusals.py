@@ -44,7 +44,7 @@ def known(tmp_path):
 
 @pytest.fixture
 def asked(preparer, known, told):
-    return refusals.Told(preparer, known, lambda ref, reports: told.append((ref, reports)))
+    return refusals.Told(preparer, known, [], lambda ref, reports: told.append((ref, reports)))
 
 
 def test_a_wrong_card_is_told_and_refused(asked, preparer, told):

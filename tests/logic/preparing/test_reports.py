@@ -1,12 +1,9 @@
 """What is told of a claim's devices once they are prepared."""
 
-import pytest
 
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports
 from dra_driver.model import claims, prepared, slices
-
-UUID = "MIG-00000000-0000-4000-8000-000000000007"
 
 
 def device(name, kind="gpu", **facts):
@@ -15,59 +12,32 @@ def device(name, kind="gpu", **facts):
     )
 
 
-def record(*devices, partitions=(), **facts):
+def record(*devices, **facts):
     return prepared.Record(
         uid="0a1b", namespace="team-a", name="train", phase=prepared.Phase.COMPLETED,
-        boot_id="boot", devices=devices, partitions=partitions, **facts,
+        boot_id="boot", devices=devices, **facts,
     )  # fmt: skip
 
 
-PARTITION = prepared.Partition(
-    device="gpu-0-mig-3g40gb-9-4", gpu="GPU-0", minor=0, profile="3g.40gb", profile_id=9, start=4,
-    size=4, gi=2, ci=0, uuid=UUID,
-)  # fmt: skip
+PARTITION = "gpu-0-mig-3g40gb-9-4"
 
 
-def test_a_partition_is_told_with_what_nvidia_smi_calls_it_and_a_gpu_without():
-    both = record(
-        device("gpu-1", share_id="share"), device(PARTITION.device, "mig"), partitions=(PARTITION,)
-    )
+def test_each_device_is_told_with_what_there_is_to_tell_of_it():
+    both = record(device("gpu-1", share_id="share"), device(PARTITION, "mig"))
     common = {
         "pool": "node-1",
         "ready": True,
         "reason": "Prepared",
         "message": "ready for containers",
     }
-    assert reports.of_record(both) == (
-        device_status.DeviceReport(device="gpu-1", share_id="share", data={}, **common),
+    told = {PARTITION: {"gpuInstanceId": 2}, "gpu-1-share": {"uuid": "GPU-1"}, "gpu-1": {"no": 1}}
+    assert reports.of_record(both, told=told) == (
         device_status.DeviceReport(
-            device=PARTITION.device,
-            data={
-                "uuid": UUID,
-                "parentUUID": "GPU-0",
-                "profile": "3g.40gb",
-                "placement": "4:4",
-                "gpuInstanceId": 2,
-                "computeInstanceId": 0,
-            },
-            **common,
+            device="gpu-1", share_id="share", data={"uuid": "GPU-1"}, **common
         ),
+        device_status.DeviceReport(device=PARTITION, data={"gpuInstanceId": 2}, **common),
     )
-
-
-def test_each_partition_is_told_with_its_own_device():
-    other = PARTITION.model_copy(update={"device": "gpu-0-mig-3g40gb-9-0", "start": 0, "gi": 1})
-    listed = record(
-        device(other.device, "mig"), device(PARTITION.device, "mig"), partitions=(PARTITION, other)
-    )
-    assert [report.data["placement"] for report in reports.of_record(listed)] == ["0:4", "4:4"]
-
-
-@pytest.mark.parametrize("partitions", [(), (PARTITION,)])
-def test_a_device_of_which_only_the_name_is_known_is_told_without_data(partitions):
-    known = record(device("gpu-7-mig-1g10gb-19-0", "mig"), partitions=partitions)
-    (report,) = reports.of_record(known)
-    assert (report.device, report.data, report.ready) == ("gpu-7-mig-1g10gb-19-0", {}, True)
+    assert [one.data for one in reports.of_record(both)] == [{}, {}]
 
 
 def test_a_claim_without_devices_has_nothing_to_tell():
@@ -132,9 +102,12 @@ def test_a_device_that_is_another_card_now_is_told_as_not_ready_with_the_reason(
 
 def test_what_was_prepared_before_a_refusal_stays_told_but_for_what_is_refused():
     before = record(device("gpu-0"), device("gpu-1", share_id="s1"), device("gpu-1", share_id="s2"))
-    told = reports.of_refusal(refusal(("gpu-1", "s1"), ("gpu-1", "s1")), before)
-    assert [(one.device, one.share_id, one.ready) for one in told] == [
-        ("gpu-0", None, True), ("gpu-1", "s2", True), ("gpu-1", "s1", False),
+    known = {"gpu-0": {"uuid": "GPU-0"}, "gpu-1-s1": {"uuid": "GPU-1"}}
+    told = reports.of_refusal(refusal(("gpu-1", "s1"), ("gpu-1", "s1")), before, told=known)
+    assert [(one.device, one.share_id, one.ready, dict(one.data)) for one in told] == [
+        ("gpu-0", None, True, {"uuid": "GPU-0"}),
+        ("gpu-1", "s2", True, {}),
+        ("gpu-1", "s1", False, {}),
     ]  # fmt: skip
 
 
