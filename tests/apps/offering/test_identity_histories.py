@@ -36,6 +36,15 @@ steps = strategies.one_of(
 )
 
 
+PUT_BACK_FROM_MIG = [
+    *(("prepare", 0), ("allocate", 0), ("renumber", (1, 0, 2, 3)), ("renumber", (1, 0, 2, 3))),
+    *(("allocate", 1), ("prepare", 5), ("back", 4), ("take_out", 0), ("allocate", 2)),
+    *(("take_out", 0), ("wait", 5), ("allocate", 4), ("prepare", 2), ("put_back", 3)),
+    ("restart", 0),
+]
+"""A card is taken out with an instance on it, and put in again without."""
+
+
 class History:
     def __init__(self, root):
         self.root, self.api = root, mig_node.Claims()
@@ -111,7 +120,8 @@ class History:
             self.out.remove(card)
             there = {one.pci_address for one in self.scene.state()}
             if card.pci_address not in there:
-                card = card.model_copy(update={"gpu_instances": [], "mig_enabled": False})
+                off = {"gpu_instances": [], "mig_enabled": False, "mig_pending": False}
+                card = card.model_copy(update=off)
                 gpu_operations.insert_card(self.scene.node.simulation, card)
                 self.scene.look()
 
@@ -224,6 +234,7 @@ def told(history):
 
 @hypothesis.settings(max_examples=30, deadline=None)
 @hypothesis.given(strategies.lists(steps, min_size=10, max_size=24))
+@hypothesis.example(PUT_BACK_FROM_MIG)
 def test_in_no_history_does_a_claim_get_another_card_and_the_same_history_gives_the_same_names(
     history,
 ):
