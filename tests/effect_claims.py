@@ -101,3 +101,21 @@ CASES: Mapping[type[effect.Effect], Case] = {
 }
 NAMES = [kind.__name__ for kind in CASES]
 """Of the cases, for the names of tests."""
+
+
+def everything(users: sharing_claims.Claims) -> Any:
+    """A claim that needs all effects: MPS on a partition, and another card in time slices."""
+    return users.give(
+        PARTITION,
+        sharing_claims.OTHER_GPU,
+        configs=(
+            sharing_claims.mps_mig("r0", defaultActiveThreadPercentage=30),
+            sharing_claims.time_slicing("Long", "r1"),
+        ),
+    )
+
+
+def has_everything(host: Host, ref: Any) -> bool:
+    """Whether all of it works."""
+    assert host.gets(ref, PARTITION, **CHEATING)[0] == 30
+    return _is_cut(host, ref) and host.card(1).time_slice == sharing_node.LONG

@@ -1,6 +1,5 @@
 """What is told of a claim's devices once they are prepared."""
 
-
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports
 from dra_driver.model import claims, prepared, slices
