@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests wait as much as they compute: three at a time on two cores.
 WORKERS ?= 3
+# Tests start many processes, which need not compile the same again each.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types bench crds docs manifests wheels clean kind-demo
+.PHONY: help demo test test-all unit lint types bench crds docs manifests wheels clean kind-demo
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -15,10 +17,13 @@ help: ## Show what can be made
 demo: $(STAMP) ## Run pods with (simulated) GPUs on this machine and show what they get
 	@$(BIN)/dra-driver demo
 
-test: lint types unit ## Run all checks and tests
+test: lint types unit ## Run all checks, and tests of every kind
 
-unit: $(STAMP) ## Run the tests alone
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+test-all: $(STAMP) ## Run what that leaves out: all kills, cases and examples of what is exhaustive
+	@$(PYTEST) -m "exhaustive or deep"
+
+unit: $(STAMP) ## Run the tests of every kind alone
+	@$(PYTEST) -m "not exhaustive"
 
 lint: $(STAMP) ## Check style, format and who imports whom
 	@$(BIN)/ruff check .

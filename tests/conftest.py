@@ -4,7 +4,7 @@ import os
 import pathlib
 import shutil
 
-import hypothesis
+import effort
 import pytest
 import structlog
 
@@ -12,20 +12,18 @@ import structlog
 # descriptors before it runs a program has closed theirs. gRPC reads this when it is first used.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile(
-    "any machine",
-    parent=hypothesis.settings(),
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("any machine")
-
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/bin"
 _PODMAN_TOOLS = ("podman", "runc", "busybox", "unshare")
 
 
+def pytest_configure(config):
+    effort.choose(config.option.markexpr)
+
+
+# Before those are left out that are not asked for by their markers.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    effort.mark(items)
     no_gpu = pytest.mark.skip(reason="no NVIDIA driver: /dev/nvidiactl is absent")
     no_podman = pytest.mark.skip(reason="podman, runc, busybox-static and root are needed")
     has_gpu = pathlib.Path("/dev/nvidiactl").exists()

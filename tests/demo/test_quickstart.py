@@ -20,6 +20,8 @@ from dra_driver.adapters.console import terminal
 from dra_driver.sim.cluster import manifests
 from dra_driver.sim.demo import demo, outcome
 
+pytestmark = pytest.mark.sampled(6)
+
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "quickstart"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

@@ -5,6 +5,8 @@ import chart
 import pytest
 from chart_mps import pod
 
+pytestmark = pytest.mark.sampled(4)
+
 NODE = "node-1"
 """Where the pods of `chart_mps` are."""
 

@@ -16,6 +16,8 @@ from dra_driver.logic.offering import classes, shares
 from dra_driver.model import slices
 from dra_driver.settings import resolving
 
+pytestmark = pytest.mark.sampled(4)
+
 PLACED = {
     "affinity": {"nodeAffinity": {}},
     "nodeSelector": {"a": "b"},

@@ -6,6 +6,8 @@ import chart
 import pytest
 from chart_mps import pod
 
+pytestmark = pytest.mark.sampled(3)
+
 OPENSHIFT = {"openshift": {"scc": True}}
 ACCOUNT = "dra-driver-mps-daemon"
 

@@ -8,6 +8,8 @@ import yaml
 
 from dra_driver import settings
 
+pytestmark = pytest.mark.sampled(5)
+
 SCHEMA = json.loads((chart.PATH / "values.schema.json").read_text("utf-8"))
 VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))
 MAY_BE_LEFT_OUT = {"affinity", "nodeSelector", "resources", "tolerations"}

@@ -9,6 +9,8 @@ import yaml
 from dra_driver.apps.webhook import webhook
 from dra_driver.settings import webhook as webhook_settings
 
+pytestmark = pytest.mark.sampled(3)
+
 CERT_MANAGER = {"webhook": {"certManager": {"enabled": True}}}
 SECOND = {"name": "second", "namespace": "gpus"}
 """A release whose names are not the driver's defaults."""

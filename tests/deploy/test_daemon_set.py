@@ -7,6 +7,8 @@ import pytest
 
 from dra_driver import cli, settings
 
+pytestmark = pytest.mark.sampled(4)
+
 HOST = {
     "hostPID": "allowHostPID",
     "hostIPC": "allowHostIPC",

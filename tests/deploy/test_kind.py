@@ -14,6 +14,8 @@ import kind_programs
 import pytest
 import yaml
 
+pytestmark = pytest.mark.sampled(6)
+
 SCRIPTS = ("create", "install", "run", "delete")
 ROOT = kind_programs.FOLDER.parents[1]
 README = (kind_programs.FOLDER / "README.md").read_text(encoding="utf-8")

@@ -21,6 +21,8 @@ from dra_driver.adapters.kube import kube
 from dra_driver.sim.cluster import cluster, runtime
 from dra_driver.sim.gpus import gpus
 
+pytestmark = pytest.mark.sampled(6)
+
 DEMO = kind_programs.FOLDER.parent
 MANIFESTS = sorted(path for path in DEMO.glob("*/*.yaml"))
 ROW = re.compile(r"^\| \[(\S+\.yaml)\].*?`--node \w+=(\S+?)(?: (--\S.*?))?`", re.MULTILINE)

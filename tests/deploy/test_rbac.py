@@ -12,6 +12,8 @@ import yaml
 from dra_driver import settings
 from dra_driver.adapters.kube import kube
 
+pytestmark = pytest.mark.sampled(4)
+
 BY_THE_API_SERVER = {
     rbac_rules.Right(
         "", "resource.k8s.io", "resourceclaims/driver", "gpu.nvidia.com", "associated-node:patch"

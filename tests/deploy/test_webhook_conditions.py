@@ -9,6 +9,8 @@ import webhook_reviews as reviews
 
 from dra_driver.logic.admission import admission, admitted
 
+pytestmark = pytest.mark.sampled(4)
+
 
 def hooks(values=None):
     bodies = chart.part(chart.objects(values), "webhook")

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import effort
 import hypothesis
 import hypothesis.strategies as st
 import pytest
@@ -15,7 +16,10 @@ from dra_driver.adapters.console import documents
 KUBECTL = pathlib.Path(sys.executable).with_name("kubectl")
 OBJECT = "apiVersion: example.com/v1\nkind: Sample\nmetadata: {name: x}\n"
 
-pytestmark = pytest.mark.skipif(not KUBECTL.exists(), reason="kubectl is not installed")
+pytestmark = [
+    pytest.mark.skipif(not KUBECTL.exists(), reason="kubectl is not installed"),
+    pytest.mark.sampled(3),
+]
 
 
 def by_kubectl(path):
@@ -129,7 +133,7 @@ PIECES = st.sampled_from(
 )
 
 
-@hypothesis.settings(max_examples=20, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(20), deadline=None)
 @hypothesis.given(st.lists(st.lists(PIECES, min_size=1, max_size=6).map("".join), min_size=50))
 def test_texts_like_numbers_are_what_kubectl_takes_them_for(tmp_path_factory, scalars):
     # Others are keys, or the items of a list.

@@ -15,6 +15,8 @@ from dra_driver.adapters.mps import mps_control
 from dra_driver.adapters.system import pids
 from dra_driver.model import mps
 
+pytestmark = pytest.mark.sampled(4)
+
 GIB = 1024**3
 
 

@@ -1,5 +1,6 @@
 import datetime as dt
 
+import effort
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -185,7 +186,7 @@ def test_what_is_no_certificate_has_no_end():
         certificates.not_after(b"x")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort.examples(40), deadline=None)
 @example([650, 400])
 @example([650, 444])
 @given(st.lists(st.integers(1, 900), max_size=6))

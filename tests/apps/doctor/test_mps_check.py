@@ -4,8 +4,11 @@ import subprocess
 import sys
 
 import mps_scene
+import pytest
 
 from dra_driver.model import mps
+
+pytestmark = pytest.mark.sampled(4)
 
 
 def check(daemon):

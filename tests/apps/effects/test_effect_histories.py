@@ -7,6 +7,7 @@ import tempfile
 
 import effect_claims
 import effect_faults
+import effort
 import hypothesis
 import pytest
 import sharing_claims
@@ -91,7 +92,7 @@ class History:
             self.node.unprepare(ref)
 
 
-@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(15), deadline=None)
 @hypothesis.given(strategies.lists(steps, min_size=2, max_size=10))
 def test_no_history_takes_from_a_claim_what_it_has_or_leaves_anything(starter, history):
     with (

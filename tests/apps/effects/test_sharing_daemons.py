@@ -11,6 +11,8 @@ from dra_driver.apps.effects import sharing
 from dra_driver.apps.preparing import preparing
 from dra_driver.sim.gpus import mps_program
 
+pytestmark = pytest.mark.sampled(5)
+
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"

@@ -12,6 +12,8 @@ import structlog
 
 from dra_driver.logic.preparing import cdi, mps_edits
 
+pytestmark = pytest.mark.sampled(5)
+
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 CARDS = [f"gpu-{number}" for number in range(4)]
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"

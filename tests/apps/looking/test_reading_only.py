@@ -11,6 +11,8 @@ import pytest
 
 from dra_driver.adapters.kube import kube
 
+pytestmark = pytest.mark.sampled(6)
+
 GPUS = "h100-80gb-hbm3:2"
 
 

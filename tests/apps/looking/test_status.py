@@ -14,6 +14,8 @@ from dra_driver.adapters.kube import kube
 from dra_driver.apps.looking import status_view
 from dra_driver.logic.picturing import occupancy
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture
 def status(capsys, monkeypatch, tmp_path):

@@ -12,6 +12,8 @@ from dra_driver import errors
 from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 
+pytestmark = pytest.mark.sampled(5)
+
 GIB = 1024**3
 
 

@@ -17,6 +17,8 @@ from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.system import pids
 from dra_driver.model import mps
 
+pytestmark = pytest.mark.sampled(5)
+
 GIB = 1024**3
 FOREVER = 1000.0
 QUICK = {

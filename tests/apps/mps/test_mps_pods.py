@@ -6,6 +6,7 @@ import threading
 import api_cluster
 import mps_scene
 import polling
+import pytest
 from mps_pods_scene import NAMESPACE, SECONDS, begun, refusing, started, stopped, uid
 
 from dra_driver.adapters.kube import kube
@@ -13,6 +14,8 @@ from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 from dra_driver.sim.api.serving import options
+
+pytestmark = pytest.mark.sampled(6)
 
 GIB = 1024**3
 ABSENT, RUNNING, READY = mps_local.State

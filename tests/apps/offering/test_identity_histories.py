@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import tempfile
 
+import effort
 import hypothesis
 import identity_scene
 import mig_node
@@ -232,7 +233,7 @@ def told(history):
     return seen
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(30), deadline=None)
 @hypothesis.given(strategies.lists(steps, min_size=10, max_size=24))
 @hypothesis.example(PUT_BACK_FROM_MIG)
 def test_in_no_history_does_a_claim_get_another_card_and_the_same_history_gives_the_same_names(

@@ -14,6 +14,8 @@ from dra_driver.logic.offering import offering, publishing
 from dra_driver.model import mig
 from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
 
+pytestmark = pytest.mark.sampled(4)
+
 CODES = {name.removeprefix("NVML_ERROR_"): code for name, code in gpu_errors.CODES.items()}
 LOST = CODES["GPU_IS_LOST"]
 KINDS = ("NOT_SUPPORTED", "NOT_FOUND", "INVALID_ARGUMENT", "UNKNOWN", "DRIVER_NOT_LOADED")

@@ -1,8 +1,11 @@
 """A node whose GPUs lack what others have: what is published of them, logged, and refused."""
 
+import pytest
 import sharing_claims
 
 from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state, gpus
+
+pytestmark = pytest.mark.sampled(3)
 
 NOT_SUPPORTED = 3
 

@@ -6,6 +6,8 @@ import pytest
 
 from dra_driver.logic.offering import publishing
 
+pytestmark = pytest.mark.sampled(5)
+
 COUNTERS, SHARES = "DRAPartitionableDevices", "DRAConsumableCapacity"
 WHOLE = ("gpu-0", "gpu-1")
 PLAIN, COMBINED, SPLIT = publishing.Layout

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import datetime as dt
 
+import effort
 import mig_cards
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -246,5 +247,6 @@ class History(RuleBasedStateMachine):
 
 def test_every_history_ends_with_what_a_fresh_node_publishes():
     run_state_machine_as_test(
-        History, settings=settings(max_examples=20, stateful_step_count=10, deadline=None)
+        History,
+        settings=settings(max_examples=effort.examples(20), stateful_step_count=10, deadline=None),
     )

@@ -13,6 +13,8 @@ from dra_driver.model import slices
 from dra_driver.sim.api.kinds import problems
 from dra_driver.sim.api.serving import options
 
+pytestmark = pytest.mark.sampled(3)
+
 TOO_LONG = "x" * 65
 """Of a string attribute."""
 LEFT_OUT = "the API server refuses what is in ResourceSlices; going on without it"

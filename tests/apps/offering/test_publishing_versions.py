@@ -8,6 +8,8 @@ from dra_driver.adapters.kube import kube
 from dra_driver.model import claims
 from dra_driver.sim.api.serving import options
 
+pytestmark = pytest.mark.sampled(5)
+
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))
 DROPPED = (
     "the API server dropped fields of ResourceSlices; going on without them. "

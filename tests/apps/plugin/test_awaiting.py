@@ -9,6 +9,8 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.apps.plugin import awaiting
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):

@@ -15,6 +15,8 @@ import scraping
 from dra_driver import build
 from dra_driver.adapters.system import open_files
 
+pytestmark = pytest.mark.sampled(4)
+
 FILES = 1024
 """Descriptors that a process may have; service managers start most with so many."""
 IDLE = 1200

@@ -12,6 +12,8 @@ from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps.node import node_directories
 from dra_driver.apps.plugin import probe, serving
 
+pytestmark = pytest.mark.sampled(4)
+
 
 def settings_for(machine, **flags):
     return settings.KubeletPlugin(

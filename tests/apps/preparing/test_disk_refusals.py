@@ -2,12 +2,12 @@
 
 import contextlib
 import errno
-import itertools
 import os
 import subprocess
 import types
 
 import disk_faults
+import effort
 import mig_node
 import pytest
 import sharing_claims
@@ -16,6 +16,8 @@ import sharing_node
 from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.apps.preparing import preparing
+
+pytestmark = pytest.mark.sampled(6)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(defaultActiveThreadPercentage=30)
@@ -64,6 +66,7 @@ def at_once(monkeypatch):
     return without_waiting
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("claim", "fault"), EACH)
 def test_a_prepare_is_answered_with_the_path_and_a_remedy_and_leaves_nothing(
     host, users, make_disk, at_once, claim, fault
@@ -71,7 +74,7 @@ def test_a_prepare_is_answered_with_the_path_and_a_remedy_and_leaves_nothing(
     devices, configs = CLAIMS[claim]
     disk = make_disk(fault)
     ref = users.give(*devices, configs=configs)
-    for first in itertools.count(1):
+    for first in effort.steps():
         with at_once(), disk.failing(first):
             try:
                 host.prepare(ref)

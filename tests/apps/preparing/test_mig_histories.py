@@ -5,6 +5,7 @@ import pathlib
 import re
 import tempfile
 
+import effort
 import hypothesis
 import mig_node
 from hypothesis import strategies
@@ -121,7 +122,7 @@ class History:
         self.node.clean()
 
 
-@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(40), deadline=None)
 @hypothesis.given(strategies.lists(steps, min_size=2, max_size=14))
 def test_no_history_touches_what_is_foreign_or_leaves_anything(history):
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:

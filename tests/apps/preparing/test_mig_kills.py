@@ -4,14 +4,16 @@ It is a process of its own, forked: it shares nothing with this one but the dire
 """
 
 import functools
-import itertools
 import os
 import shutil
 import signal
 
+import effort
 import mig_node
 import pytest
 from apps import killed_plugin
+
+pytestmark = pytest.mark.deep
 
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
 FOLDERS = ("claims", "cdi", "gpus", "simulation")
@@ -80,7 +82,7 @@ def life(new_node, api, tmp_path):
 def survives(life, ref, action, *devices):
     """Kill it before each step in turn: afterwards the claim works, and can be given back."""
     before = life.before or life.node.hardware()
-    for at in itertools.count(1):
+    for at in effort.steps():
         if not life.dies_in(action, at):
             return
         life.save()
@@ -165,7 +167,7 @@ def test_a_second_claim_that_is_killed_does_not_touch_the_first(life, api):
     life.node.prepare(other)
     kept = life.node.files()
     before = life.node.hardware()
-    for at in itertools.count(1):
+    for at in effort.steps():
         if not life.dies_in(lambda: life.node.prepare(ref), at):
             break
         life.restart().unprepare(ref)
@@ -175,7 +177,7 @@ def test_a_second_claim_that_is_killed_does_not_touch_the_first(life, api):
 
 def test_a_killed_prepare_whose_claim_nobody_asks_for_again_is_cleaned_up(life, api):
     ref = api.make(FIRST)
-    for at in itertools.count(1):
+    for at in effort.steps():
         if not life.dies_in(functools.partial(life.node.prepare, ref), at):
             break
         api.delete(ref)

@@ -11,6 +11,8 @@ import pytest
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state
 
+pytestmark = pytest.mark.sampled(5)
+
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
 ADOPTING = "adopting MIG instances"
 REFUSED = options.Fault(status=403, reason="Forbidden")

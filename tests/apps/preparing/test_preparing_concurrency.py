@@ -12,6 +12,8 @@ from dra_driver.adapters.system import locks, patience
 from dra_driver.model import prepared
 from dra_driver.sim.api.serving import options
 
+pytestmark = pytest.mark.sampled(3)
+
 GPUS = 8
 
 

@@ -1,16 +1,19 @@
 """The driver is killed before each single step of its work, started again and asked again."""
 
 import functools
-import itertools
 
+import effort
 import plugin_victim
+import pytest
+
+pytestmark = pytest.mark.deep
 
 
 def test_a_prepare_killed_before_any_step_gives_the_same_when_asked_again(
     victim, checks, own_cluster
 ):
     kubelet = victim.start(1)
-    for number in itertools.count(2):
+    for number in effort.steps(2):
         ref = own_cluster.claim("gpu-0")
         if not victim.dies_in(functools.partial(kubelet.prepare, ref)):
             break
@@ -26,7 +29,7 @@ def test_an_unprepare_killed_before_any_step_leaves_a_claim_that_works(
     victim, checks, own_cluster, own_machine
 ):
     kubelet = victim.start(1)
-    for number in itertools.count(2):
+    for number in effort.steps(2):
         ref = own_cluster.claim("gpu-0")
         kubelet.prepare(ref)
         if not victim.dies_in(functools.partial(kubelet.unprepare, ref)):

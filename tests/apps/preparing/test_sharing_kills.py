@@ -4,13 +4,13 @@ It is a process of its own, forked. Daemons outlive it, as they do on a node.
 """
 
 import functools
-import itertools
 import os
 import shutil
 import signal
 import traceback
 
 import effect_claims
+import effort
 import polling
 import pytest
 import sharing_claims
@@ -19,6 +19,8 @@ from apps import killed_plugin
 
 from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
+
+pytestmark = pytest.mark.deep
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED_PARTITION = sharing_claims.mps_mig(
@@ -117,7 +119,7 @@ def survives(life, ref, action, works, *, arrange=lambda: None, clean=None, quic
     its time: each file that is written, and each thing that is done, comes with several steps.
     """
     clean = clean or (lambda host: host.is_clean())
-    for at in itertools.count(1):
+    for at in effort.steps():
         for is_asked_again in (True, False) if quick else (bool(at % 2),):
             arrange()
             if not life.dies_in(action, at):
@@ -217,7 +219,7 @@ def test_a_second_share_that_is_killed_leaves_the_first_alone(new_host, users, o
 
 def test_a_killed_prepare_whose_record_is_lost_leaves_no_daemon_after_the_next_start(life, users):
     ref = users.give(GPU, configs=[sharing_claims.mps_gpu()])
-    for at in itertools.count(1):
+    for at in effort.steps():
         if not life.dies_in(lambda ref=ref: life.host.prepare(ref), at):
             break
         users.delete(ref)

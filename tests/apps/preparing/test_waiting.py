@@ -20,6 +20,8 @@ from dra_driver.model import devices
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
+pytestmark = pytest.mark.sampled(6)
+
 CODES = gpu_errors.CODES
 GROUP = "/apis/resource.k8s.io"
 NO_NODE = (

@@ -12,6 +12,8 @@ import sharing_claims
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
+pytestmark = pytest.mark.sampled(4)
+
 
 @pytest.fixture
 def metrics_port():

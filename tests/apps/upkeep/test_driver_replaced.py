@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 
 import doctor_scene
+import pytest
 
 from dra_driver import errors
 from dra_driver.adapters.disk import ledgers
@@ -13,6 +14,8 @@ from dra_driver.apps.node import host
 from dra_driver.apps.offering import inventory
 from dra_driver.model import devices, mig, prepared
 from dra_driver.sim.gpus import gpu_faults
+
+pytestmark = pytest.mark.sampled(4)
 
 MISMATCH = 18
 DRIVER_NOT_LOADED = 9

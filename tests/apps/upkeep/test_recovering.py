@@ -1,11 +1,11 @@
 """What an earlier life of the driver left on the node, whole or damaged."""
 
 import contextlib
-import itertools
 import json
 import shutil
 
 import api_cluster
+import effort
 import plugin_process
 import pytest
 
@@ -17,6 +17,8 @@ from dra_driver.apps.upkeep import mending, recovering
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared
 from dra_driver.sim.api.serving import options
+
+pytestmark = pytest.mark.sampled(6)
 
 REBUILDING = "record of a claim cannot be read; rebuilding it"
 
@@ -277,6 +279,7 @@ def test_what_a_killed_driver_had_begun_to_write_goes_and_files_of_others_stay(s
     scene.works_as_before(kubelet)
 
 
+@pytest.mark.deep
 def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
     victim, checks, own_cluster, own_machine
 ):
@@ -296,7 +299,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
     # What a start does then, without the start: that takes long.
     claim = claims.parse(own_cluster.get_claim(damaged))
     recovery = recovery_in(store_in(own_machine.records, own_machine.cdi), lambda _uids: [claim])
-    for number in itertools.count(1):
+    for number in effort.steps():
         died = victim.dies_at_start(number)
         if died:
             recovery.run()

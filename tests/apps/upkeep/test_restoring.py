@@ -13,6 +13,8 @@ from dra_driver.adapters.system import patience
 from dra_driver.model import prepared
 from dra_driver.sim.gpus import gpu_faults
 
+pytestmark = pytest.mark.sampled(3)
+
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {
     "whole GPU": ([GPU], []),

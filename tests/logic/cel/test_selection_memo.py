@@ -1,5 +1,6 @@
 """Outcomes are reused exactly where a device looks the same to the expression."""
 
+import effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,7 +70,7 @@ DEVICES = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=effort.examples(200))
 @given(st.sampled_from(EXPRESSIONS), st.lists(st.tuples(DEVICES, st.sampled_from("de"))))
 def test_the_memo_never_changes_an_outcome(expression, candidates):
     selector = selection.Selector(expression, engine.Program(expression))

@@ -8,6 +8,7 @@ or domains that are empty maps.
 import sys
 
 import celpy
+import effort
 import pytest
 import selector_cases
 from hypothesis import given, settings
@@ -135,7 +136,7 @@ def grown(of):
     }
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=effort.examples(400), deadline=None)
 @given(typed([f"{A}.big"]))
 def test_the_official_runtime_agrees_on_any_expression(official, expression):
     assert ours(expression) == of_official(official, expression)
@@ -155,7 +156,7 @@ TEXTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort.examples(60), deadline=None)
 @given(
     st.recursive(
         st.one_of(BOOLS, COMPARED, TEXTS),

@@ -4,6 +4,7 @@ import collections
 import itertools
 from fractions import Fraction
 
+import effort
 from dra_objects import NODE, alternative, claim, distinct, match, share_ids, slice_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,7 +195,7 @@ def result_of(name, share=None):
     return claims.Allocation((result,))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=effort.examples(600), deadline=None)
 @given(scenes())
 def test_the_first_solution_is_found_whenever_there_is_one(scene):
     published, pending, whole, shares = scene
@@ -215,7 +216,7 @@ def test_the_first_solution_is_found_whenever_there_is_one(scene):
         assert allocation.diagnose(plan, node=NODE, inventory=inventory, in_use=others)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=effort.examples(50), deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(1, 40))
 def test_claims_one_after_another_never_share_a_device(counts, devices_published):
     offered = [slices.Device(f"gpu-{n}", {}, {}) for n in range(devices_published)]
@@ -246,7 +247,7 @@ def histories(draw):
     return offered, events, behaviour
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort.examples(300), deadline=None)
 @given(histories())
 def test_nothing_is_ever_given_out_twice(history):
     offered, events, behaviour = history

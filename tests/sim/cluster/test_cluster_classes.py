@@ -12,6 +12,8 @@ from polling import until
 from dra_driver.adapters.kube import kube
 from dra_driver.sim.cluster import cluster, runtime
 
+pytestmark = pytest.mark.sampled(3)
+
 WAITS = ""
 SHARED = ("--mig-mode=off", "--shares=2")
 SPECS = (

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import effort
 import pynvml
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -143,7 +144,9 @@ def test_processes_never_take_one_place_twice(tmp_path):
 
 @pytest.mark.parametrize("name", MIG_MODELS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=effort.examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_no_layout_has_more_than_the_gpu(name, data):
     model = gpu_models.load(name)
     gpu = empty(name)

@@ -1,5 +1,6 @@
 import re
 
+import effort
 import hypothesis
 import pytest
 from hypothesis import strategies
@@ -166,7 +167,7 @@ def test_an_edit_that_fails_changes_nothing(tmp_path):
 
 
 @hypothesis.given(count=strategies.integers(min_value=1, max_value=64))
-@hypothesis.settings(max_examples=12, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(12), deadline=None)
 def test_the_place_of_each_gpu_is_that_of_a_real_board(tmp_path_factory, count):
     directory = tmp_path_factory.mktemp("node")
     found = install(directory, f"t4:{count}")

@@ -16,6 +16,8 @@ from dra_driver.sim.gpus import (
     host_nvidia_smi,
 )
 
+pytestmark = pytest.mark.sampled(5)
+
 TABLE = """\
 +-------------------------------------+
 | GPU compute policies:               |

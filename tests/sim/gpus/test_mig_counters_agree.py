@@ -4,6 +4,7 @@ import collections
 import pathlib
 import tempfile
 
+import effort
 import hypothesis
 import mig_profiles
 import pytest
@@ -38,7 +39,7 @@ def suffices(profiles, spots):
 
 
 @pytest.mark.parametrize("model", mig_profiles.CAPABLE)
-@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(25), deadline=None)
 @hypothesis.given(data=strategies.data())
 def test_nvml_creates_what_the_counters_admit_and_refuses_the_rest(model, data):
     with tempfile.TemporaryDirectory() as directory:

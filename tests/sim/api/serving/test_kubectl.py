@@ -6,6 +6,8 @@ import api_objects
 import pytest
 from kubectl_program import KINDS, MANIFEST, Kubectl
 
+pytestmark = pytest.mark.sampled(4)
+
 
 @pytest.fixture
 def kubectl(api, tmp_path):

@@ -3,6 +3,7 @@
 import copy
 
 import api_objects
+import effort
 import hypothesis
 import pytest
 from api_objects import CLAIMS, CLASSES, EVENTS, NAMESPACES, NODES, PODS, SLICES, TEMPLATES
@@ -92,7 +93,7 @@ def strange(draw, body):
 
 
 @pytest.mark.parametrize("collection", BODIES)
-@hypothesis.settings(max_examples=120, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(120), deadline=None)
 @hypothesis.given(data=st.data())
 def test_an_object_is_created_or_refused(shared_api, collection, data):
     body = BODIES[collection] | {"metadata": {"generateName": "x-", **METADATA}}
@@ -106,7 +107,7 @@ def test_an_object_is_created_or_refused(shared_api, collection, data):
         assert shared_api.send("GET", collection, headers=TABLE).status == 200
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(150), deadline=None)
 @hypothesis.given(data=st.data())
 def test_a_status_is_written_or_refused(shared_api, data):
     name = shared_api.create(CLAIMS, BODIES[CLAIMS] | {"metadata": {"generateName": "x-"}})[
@@ -140,7 +141,7 @@ PATCHES = {
 
 
 @pytest.mark.parametrize("form", PATCHES)
-@hypothesis.settings(max_examples=120, deadline=None)
+@hypothesis.settings(max_examples=effort.examples(120), deadline=None)
 @hypothesis.given(data=st.data())
 def test_a_patch_is_applied_or_refused(shared_api, form, data):
     name = shared_api.create(PODS, api_objects.pod() | {"metadata": {"generateName": "x-"}})[
