@@ -263,7 +263,7 @@ def test_what_a_newer_driver_did_for_a_claim_stays_with_its_record_until_that_is
     host.store.records.write(record)
     before = host.files(), host.hardware()
     with pytest.raises(errors.Retryable) as caught:
-        host.unprepare(ref)
+        host.unprepare(ref, seconds=0)
     assert str(caught.value) == (
         f"claim {ref}: its record has parts that this version of the driver does not know: "
         "'vfio' (version 2). Nothing is undone. Install the version that wrote them, or a later "
