@@ -16,7 +16,7 @@ import pytest
 _NORMAL = 100
 """Examples of a property whose test says nothing else."""
 _FEW = 10
-STRIDE = 9
+STRIDE = 13
 """Of the steps before which a process is killed `make test` takes each n-th; odd, since of two
 steps that follow each other tests go on in different ways."""
 

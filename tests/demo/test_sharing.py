@@ -23,7 +23,7 @@ from dra_driver.model import mps
 from dra_driver.sim.cluster import manifests
 from dra_driver.sim.demo import demo, plugin_settings
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(8)
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "sharing"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))

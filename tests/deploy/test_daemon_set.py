@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver import cli, settings
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(6)
 
 HOST = {
     "hostPID": "allowHostPID",

@@ -10,6 +10,8 @@ from dra_driver import errors
 from dra_driver.adapters.kube import informer, kube
 from dra_driver.sim.api.serving import options
 
+pytestmark = pytest.mark.sampled(3)
+
 
 class Watcher:
     """An informer on ConfigMaps and what it told, in order."""

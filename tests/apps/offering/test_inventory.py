@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver.sim.gpus import gpu_faults, gpu_state
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(6)
 
 DRIVER_NOT_LOADED = 9
 TIMEOUT_OF_NVML = 10

@@ -9,7 +9,7 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.apps.plugin import awaiting
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(5)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import scraping
 from dra_driver import build
 from dra_driver.adapters.system import open_files
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(6)
 
 FILES = 1024
 """Descriptors that a process may have; service managers start most with so many."""
@@ -49,6 +49,7 @@ def served(port):
 
 
 @pytest.mark.usefixtures("many_files")
+@pytest.mark.exhaustive
 def test_idle_connections_to_the_metrics_do_not_keep_claims_from_being_prepared(
     own_plugin, own_cluster, metrics_port
 ):

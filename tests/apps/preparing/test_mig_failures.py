@@ -7,6 +7,8 @@ from dra_driver import errors
 from dra_driver.model import prepared
 from dra_driver.sim.gpus import gpu_faults
 
+pytestmark = pytest.mark.sampled(4)
+
 FIRST, SECOND, OTHER_CARD = mig_node.FIRST, mig_node.SECOND, mig_node.OTHER_CARD
 
 UNKNOWN, NO_PERMISSION, IN_USE, NO_ROOM, LOST = 999, 4, 19, 23, 15

@@ -47,6 +47,7 @@ def test_an_unprepare_killed_before_any_step_leaves_a_claim_that_works(
     checks.is_free()
 
 
+@pytest.mark.exhaustive
 def test_a_claim_given_other_devices_ends_with_those_alone_wherever_its_prepare_is_killed(
     victim, checks, own_cluster
 ):

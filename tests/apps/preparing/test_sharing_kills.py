@@ -167,6 +167,7 @@ def test_a_claim_survives_a_kill_before_any_step_of_each_effect(life, users, ope
     assert tuple(dict.fromkeys(life.steps(*done))) == done
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 def test_a_claim_with_a_daemon_in_its_partition_survives_a_kill_before_any_step(
     life, users, operation
@@ -186,6 +187,7 @@ def test_a_claim_with_a_daemon_in_its_partition_survives_a_kill_before_any_step(
     assert list(dict.fromkeys(life.steps("start", "retire", "remove"))) == done
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 def test_a_second_share_that_is_killed_leaves_the_first_alone(new_host, users, operation):
     life = Life(new_host, shares=sharing_node.BY_MEMORY)

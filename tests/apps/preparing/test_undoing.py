@@ -10,6 +10,8 @@ from dra_driver import errors
 from dra_driver.adapters.system import pids
 from dra_driver.model import prepared
 
+pytestmark = pytest.mark.sampled(4)
+
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {
     "whole GPU": ([GPU], []),

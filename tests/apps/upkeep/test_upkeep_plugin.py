@@ -1,10 +1,12 @@
 """What a plugin puts in order while it runs, as it would be found on a node."""
 
 import api_cluster
+import pytest
 
 from dra_driver.sim.api.serving import options
 
 
+@pytest.mark.exhaustive
 def test_records_specs_and_files_of_dead_instances_are_put_in_order_while_it_runs(
     own_plugin, own_cluster, own_machine
 ):
