@@ -20,7 +20,7 @@ from dra_driver.adapters.console import terminal
 from dra_driver.sim.cluster import manifests
 from dra_driver.sim.demo import demo, outcome
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(12)
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "quickstart"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))

@@ -21,7 +21,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.sim.cluster import cluster, runtime
 from dra_driver.sim.gpus import gpus
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(24)
 
 DEMO = kind_programs.FOLDER.parent
 MANIFESTS = sorted(path for path in DEMO.glob("*/*.yaml"))

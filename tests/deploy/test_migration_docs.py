@@ -19,7 +19,7 @@ from dra_driver.model import mig
 from dra_driver.model import shares as share_model
 from dra_driver.sim.demo import demo, plugin_settings
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(9)
 
 PAGE = (chart.DEPLOY.parent / "docs" / "migration.md").read_text("utf-8")
 BLOCK = re.compile(r"^```yaml ?(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

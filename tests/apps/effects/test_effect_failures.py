@@ -9,7 +9,7 @@ import pytest
 from dra_driver import errors
 from dra_driver.apps.preparing import preparing
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(10)
 
 KINDS = pytest.mark.parametrize("kind", effect_claims.CASES, ids=effect_claims.NAMES)
 MOMENTS = pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])

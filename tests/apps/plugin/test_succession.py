@@ -170,6 +170,7 @@ def test_one_that_is_no_worse_than_the_old_one_takes_over_and_lets_the_update_go
     api_cluster.wait_for(lambda: probed(NEW) == ("", ""), "ready")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_one_that_waits_takes_over_when_the_old_one_ends(old, new_one, own_machine, probed, end):
     broken = own_machine.root / "broken"

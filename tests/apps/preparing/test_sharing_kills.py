@@ -142,6 +142,8 @@ def life(new_host):
     return Life(new_host)
 
 
+# Of these one prepare, and the unprepare of another effect.
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operation", ["prepare", "unprepare"])
 @pytest.mark.parametrize("case", effect_claims.CASES.values(), ids=effect_claims.NAMES)
 def test_a_claim_survives_a_kill_before_any_step_of_each_effect(life, users, operation, case):
