@@ -13,7 +13,7 @@ from dra_driver import cli, errors, settings
 from dra_driver.apps.plugin import kubelet_plugin
 from dra_driver.sim.demo import demo
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

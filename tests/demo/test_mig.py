@@ -16,7 +16,7 @@ from dra_driver.adapters.console import terminal
 from dra_driver.sim.cluster import manifests
 from dra_driver.sim.demo import demo, outcome
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "mig"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))

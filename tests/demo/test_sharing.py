@@ -23,7 +23,7 @@ from dra_driver.model import mps
 from dra_driver.sim.cluster import manifests
 from dra_driver.sim.demo import demo, plugin_settings
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "sharing"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
@@ -231,6 +231,7 @@ def test_shares_of_two_namespaces_have_a_daemon_each_on_the_same_card(played):
     assert len({daemon.device for daemon in found.daemons}) == 1
 
 
+@pytest.mark.exhaustive
 def test_what_asks_for_more_than_is_left_is_told_what_is_left(played):
     found = played("5-too-much.yaml")
     reasons = dict(found.rows("Why pods do not run"))

@@ -5,7 +5,7 @@ import chart
 import pytest
 from chart_mps import pod
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 NODE = "node-1"
 """Where the pods of `chart_mps` are."""

@@ -16,7 +16,7 @@ from dra_driver.logic.offering import classes, shares
 from dra_driver.model import slices
 from dra_driver.settings import resolving
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 PLACED = {
     "affinity": {"nodeAffinity": {}},

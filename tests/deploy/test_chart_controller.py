@@ -7,7 +7,7 @@ import yaml
 from dra_driver import settings
 from dra_driver.settings import controller as controller_settings
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))
 BY_THE_CHART = {

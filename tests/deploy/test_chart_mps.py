@@ -6,7 +6,7 @@ import chart
 import pytest
 from chart_mps import pod
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 OPENSHIFT = {"openshift": {"scc": True}}
 ACCOUNT = "dra-driver-mps-daemon"

@@ -15,7 +15,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.apps.controller import leading
 from dra_driver.apps.webhook import webhook_certificates
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 BAD = reviews.config({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "x": 1})
 GOOD = reviews.config(config_cases.gpu())

@@ -8,7 +8,7 @@ import yaml
 
 from dra_driver import settings
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 SCHEMA = json.loads((chart.PATH / "values.schema.json").read_text("utf-8"))
 VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))

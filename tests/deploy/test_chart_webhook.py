@@ -9,7 +9,7 @@ import yaml
 from dra_driver.apps.webhook import webhook
 from dra_driver.settings import webhook as webhook_settings
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 CERT_MANAGER = {"webhook": {"certManager": {"enabled": True}}}
 SECOND = {"name": "second", "namespace": "gpus"}

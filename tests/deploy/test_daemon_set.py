@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver import cli, settings
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 HOST = {
     "hostPID": "allowHostPID",

@@ -14,7 +14,7 @@ import kind_programs
 import pytest
 import yaml
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 SCRIPTS = ("create", "install", "run", "delete")
 ROOT = kind_programs.FOLDER.parents[1]

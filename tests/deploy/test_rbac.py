@@ -12,7 +12,7 @@ import yaml
 from dra_driver import settings
 from dra_driver.adapters.kube import kube
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 BY_THE_API_SERVER = {
     rbac_rules.Right(

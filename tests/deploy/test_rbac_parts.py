@@ -19,7 +19,7 @@ from dra_driver.logic.preparing import mps_pod
 from dra_driver.settings import controller as controller_settings
 from dra_driver.settings import webhook as webhook_settings
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GONE = "node-2"
 LABELS = {mps_pod.MANAGED_BY: mps_pod.MANAGER, mps_pod.DOMAIN: "1234"}

@@ -9,7 +9,7 @@ import webhook_reviews as reviews
 
 from dra_driver.logic.admission import admission, admitted
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 
 def hooks(values=None):

@@ -20,7 +20,7 @@ import yaml
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.webhook import webhook, webhook_certificates
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 SECRET, CONFIGURATION = "dra-driver-webhook-certificate", "dra-driver-webhook"
 AS_KUBECTL = ("apply",)

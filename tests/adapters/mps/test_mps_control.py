@@ -15,7 +15,7 @@ from dra_driver.adapters.mps import mps_control
 from dra_driver.adapters.system import pids
 from dra_driver.model import mps
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GIB = 1024**3
 

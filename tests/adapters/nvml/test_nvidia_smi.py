@@ -13,7 +13,7 @@ from dra_driver.adapters.nvml import nvidia_smi, nvml, nvml_errors
 from dra_driver.model import sharing
 from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_state, gpus, host_nvidia_smi
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 UUID = "GPU-c5726ad2-d34b-8cef-760b-3ddf171d7f19"
 OTHER = "GPU-9ad0d63e-9488-65b6-f430-7fef5b11e397"

@@ -14,7 +14,7 @@ from dra_driver.apps.doctor import doctor, doctor_node
 from dra_driver.logic.doctor import diagnosis
 from dra_driver.sim.gpus import hardware
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.model import mps
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 
 def check(daemon):

@@ -11,7 +11,7 @@ from dra_driver.apps.effects import sharing
 from dra_driver.apps.preparing import preparing
 from dra_driver.sim.gpus import mps_program
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(

@@ -13,7 +13,7 @@ from dra_driver.adapters.system import patience
 from dra_driver.apps.upkeep import card_upkeep
 from dra_driver.sim.gpus import gpu_clients, gpu_faults, gpu_operations
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 DEFAULT, PROHIBITED, EXCLUSIVE = (

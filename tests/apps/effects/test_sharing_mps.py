@@ -7,7 +7,7 @@ import sharing_node
 from dra_driver.model import ledgers, prepared
 from dra_driver.sim.gpus import gpu_faults
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 DEFAULT, PROHIBITED, EXCLUSIVE = (

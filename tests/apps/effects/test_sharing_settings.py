@@ -7,7 +7,7 @@ import sharing_node
 from dra_driver import errors
 from dra_driver.model import shares as share_model
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GPU = sharing_claims.GPU
 CHEATING = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}

@@ -12,7 +12,7 @@ import structlog
 
 from dra_driver.logic.preparing import cdi, mps_edits
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 CARDS = [f"gpu-{number}" for number in range(4)]

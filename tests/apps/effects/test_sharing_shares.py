@@ -11,7 +11,7 @@ import sharing_node
 from dra_driver import errors
 from dra_driver.model import shares as share_model
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 

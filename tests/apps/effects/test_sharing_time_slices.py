@@ -7,7 +7,7 @@ import sharing_node
 from dra_driver import errors
 from dra_driver.sim.gpus import gpu_faults
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GPU, OTHER_GPU = sharing_claims.GPU, sharing_claims.OTHER_GPU
 SHORT, MEDIUM, LONG = sharing_node.SHORT, sharing_node.MEDIUM, sharing_node.LONG

@@ -11,7 +11,7 @@ import pytest
 
 from dra_driver.adapters.kube import kube
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GPUS = "h100-80gb-hbm3:2"
 

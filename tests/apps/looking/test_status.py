@@ -14,7 +14,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.apps.looking import status_view
 from dra_driver.logic.picturing import occupancy
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 
 @pytest.fixture

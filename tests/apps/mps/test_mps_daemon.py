@@ -16,7 +16,7 @@ from dra_driver.adapters.mps import mps_domain
 from dra_driver.adapters.system import mounts, pids
 from dra_driver.model import mps
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GIB = 1024**3
 PR_SET_CHILD_SUBREAPER = 36

@@ -12,7 +12,7 @@ from dra_driver import errors
 from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GIB = 1024**3
 

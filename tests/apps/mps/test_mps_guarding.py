@@ -17,7 +17,7 @@ from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.system import pids
 from dra_driver.model import mps
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GIB = 1024**3
 FOREVER = 1000.0

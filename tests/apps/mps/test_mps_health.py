@@ -20,7 +20,7 @@ from dra_driver.apps.preparing import fetching, preparing
 from dra_driver.apps.telling import device_status
 from dra_driver.logic.preparing import reports
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GPU, OTHER = sharing_claims.GPU, sharing_claims.OTHER_GPU
 PREPARED, DOWN = ("True", "Prepared"), ("False", "MpsDaemonDown")

@@ -11,7 +11,7 @@ import sharing_claims
 from dra_driver.adapters.mps import mps_control, mps_domain
 from dra_driver.adapters.system import pids
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GPU = "gpu-0"
 

@@ -15,7 +15,7 @@ from dra_driver.adapters.system import patience, pids
 from dra_driver.model import mps
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GIB = 1024**3
 ABSENT, RUNNING, READY = mps_local.State

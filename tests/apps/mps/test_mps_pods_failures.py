@@ -16,7 +16,7 @@ from dra_driver.apps.mps import mps_pods
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 
 def test_a_pod_of_somebody_else_is_neither_used_nor_deleted(launcher, pods, pods_cluster, place):

@@ -14,7 +14,7 @@ from dra_driver.adapters.mps import mps_local
 from dra_driver.apps.mps import mps_pods
 from dra_driver.sim.gpus import hardware
 
-pytestmark = [pytest.mark.podman, pytest.mark.sampled(6)]
+pytestmark = [pytest.mark.podman, pytest.mark.sampled(9)]
 
 GIB = 1024**3
 

@@ -9,7 +9,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_operations, gpu_state
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 H100, T4 = "gpu-0", "gpu-1"
 NAMELESS = "names of cards are not remembered for now"

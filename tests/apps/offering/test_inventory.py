@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver.sim.gpus import gpu_faults, gpu_state
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 DRIVER_NOT_LOADED = 9
 TIMEOUT_OF_NVML = 10

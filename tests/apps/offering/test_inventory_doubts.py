@@ -14,7 +14,7 @@ from dra_driver.logic.offering import offering, publishing
 from dra_driver.model import mig
 from dra_driver.sim.gpus import gpu_errors, gpu_faults, gpu_operations, gpu_state, gpus
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 CODES = {name.removeprefix("NVML_ERROR_"): code for name, code in gpu_errors.CODES.items()}
 LOST = CODES["GPU_IS_LOST"]

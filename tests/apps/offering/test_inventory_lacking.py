@@ -5,7 +5,7 @@ import sharing_claims
 
 from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state, gpus
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 NOT_SUPPORTED = 3
 

@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver.logic.offering import publishing
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 COUNTERS, SHARES = "DRAPartitionableDevices", "DRAConsumableCapacity"
 WHOLE = ("gpu-0", "gpu-1")

@@ -8,7 +8,7 @@ from dra_driver.logic.offering import publishing
 from dra_driver.model import claims
 from dra_driver.sim.gpus import gpu_operations
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GATE = "DRAPartitionableDevices"
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))

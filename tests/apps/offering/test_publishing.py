@@ -14,7 +14,7 @@ from dra_driver.logic.offering import publishing as logic
 from dra_driver.model import slices
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 TAINTED = {"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from dra_driver.model import claims
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 COUNTERS, SHARES, TAINTS = "DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints"
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))

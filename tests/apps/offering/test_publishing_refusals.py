@@ -13,7 +13,7 @@ from dra_driver.model import slices
 from dra_driver.sim.api.kinds import problems
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 TOO_LONG = "x" * 65
 """Of a string attribute."""

@@ -8,7 +8,7 @@ from dra_driver.adapters.kube import kube
 from dra_driver.model import claims
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))
 DROPPED = (

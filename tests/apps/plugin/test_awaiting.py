@@ -9,7 +9,7 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.apps.plugin import awaiting
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
 from dra_driver.apps.plugin import kubelet_plugin
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 
 def test_get_info_tells_the_kubelet_what_it_needs(plugin, machine):

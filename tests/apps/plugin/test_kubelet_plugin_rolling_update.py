@@ -9,7 +9,7 @@ import pytest
 
 from dra_driver.adapters.kube import kube
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 OLD = "0b1ff5a4-6f7e-4d6c-9d5e-1a2b3c4d5e6f"
 NEW = "f3a7c1d2-1111-4222-8333-944455556666"

@@ -15,7 +15,7 @@ import scraping
 from dra_driver import build
 from dra_driver.adapters.system import open_files
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 FILES = 1024
 """Descriptors that a process may have; service managers start most with so many."""

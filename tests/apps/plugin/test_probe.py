@@ -12,7 +12,7 @@ from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.apps.node import node_directories
 from dra_driver.apps.plugin import probe, serving
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 
 def settings_for(machine, **flags):

@@ -13,7 +13,7 @@ from dra_driver.adapters.mps import mps_domain
 from dra_driver.model import claims, slices
 from dra_driver.sim.gpus import gpu_faults, gpu_operations
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GATES = ("DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints")
 PARTITION = "gpu-0-mig-1g10gb-19-6"

@@ -12,7 +12,7 @@ from dra_driver.apps.plugin import kubelet_plugin, probe, succession
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 OLD = "0b1ff5a4-6f7e-4d6c-9d5e-1a2b3c4d5e6f"
 NEW = "f3a7c1d2-1111-4222-8333-944455556666"

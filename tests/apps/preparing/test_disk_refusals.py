@@ -17,7 +17,7 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.apps.preparing import preparing
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(defaultActiveThreadPercentage=30)

@@ -14,7 +14,7 @@ from dra_driver.logic.preparing import planning
 from dra_driver.model import claims
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 UNAVAILABLE = options.Fault(status=503, reason="ServiceUnavailable")
 BUSY = options.Fault(status=429, reason="TooManyRequests", retry_after=1)

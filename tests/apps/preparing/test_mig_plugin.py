@@ -11,7 +11,7 @@ import pytest
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
 ADOPTING = "adopting MIG instances"

@@ -12,7 +12,7 @@ from dra_driver.adapters.system import locks, patience
 from dra_driver.model import prepared
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 GPUS = 8
 

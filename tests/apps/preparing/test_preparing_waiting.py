@@ -18,7 +18,7 @@ from dra_driver.adapters.kubelet import dra_protocol
 from dra_driver.model import prepared
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
 """Partitions of one card."""

@@ -13,7 +13,7 @@ from dra_driver.apps.preparing import preparing
 from dra_driver.model import mps, prepared
 from dra_driver.sim.gpus import gpu_faults
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 UNKNOWN, NO_PERMISSION = 999, 4

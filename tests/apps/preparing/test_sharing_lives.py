@@ -10,7 +10,7 @@ from dra_driver import errors
 from dra_driver.adapters.system import patience, pids
 from dra_driver.apps.upkeep import orphans
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(

@@ -13,7 +13,7 @@ from dra_driver.adapters.mps import mps_domain
 from dra_driver.adapters.system import pids
 from dra_driver.sim.gpus import cuda_program, gpu_state
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 LIMITED = sharing_claims.mps_gpu(
     defaultActiveThreadPercentage=30, defaultPinnedDeviceMemoryLimit="4Gi"

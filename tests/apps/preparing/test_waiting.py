@@ -20,7 +20,7 @@ from dra_driver.model import devices
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 CODES = gpu_errors.CODES
 GROUP = "/apis/resource.k8s.io"

@@ -11,7 +11,7 @@ from dra_driver.apps.telling import device_status
 from dra_driver.model import claims
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 FORBIDDEN = options.Fault(status=403, reason="Forbidden", message="cannot patch")
 LATE_FORBIDDEN = options.Fault(

@@ -8,7 +8,7 @@ import pytest
 from dra_driver.apps.telling import gpu_health
 from dra_driver.sim.gpus import gpu_faults
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 DRIVER_NOT_LOADED = 9
 

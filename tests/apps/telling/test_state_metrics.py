@@ -12,7 +12,7 @@ import sharing_claims
 from dra_driver.sim.api.serving import options
 from dra_driver.sim.gpus import gpu_errors, gpu_faults
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 
 @pytest.fixture

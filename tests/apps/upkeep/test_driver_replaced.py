@@ -15,7 +15,7 @@ from dra_driver.apps.offering import inventory
 from dra_driver.model import devices, mig, prepared
 from dra_driver.sim.gpus import gpu_faults
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 MISMATCH = 18
 DRIVER_NOT_LOADED = 9

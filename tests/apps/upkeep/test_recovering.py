@@ -18,7 +18,7 @@ from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, prepared
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 REBUILDING = "record of a claim cannot be read; rebuilding it"
 

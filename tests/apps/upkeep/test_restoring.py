@@ -13,7 +13,7 @@ from dra_driver.adapters.system import patience
 from dra_driver.model import prepared
 from dra_driver.sim.gpus import gpu_faults
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
 CLAIMS = {

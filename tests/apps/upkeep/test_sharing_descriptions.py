@@ -10,7 +10,7 @@ import structlog
 from dra_driver import errors
 from dra_driver.adapters.system import pids
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 LIMITED = sharing_claims.mps_gpu(

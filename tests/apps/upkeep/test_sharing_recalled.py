@@ -6,7 +6,7 @@ import sharing_claims
 from dra_driver.logic.preparing import cdi, mps_edits
 from dra_driver.model import prepared
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 LIMITS = {"defaultActiveThreadPercentage": 30, "defaultPinnedDeviceMemoryLimit": "4Gi"}

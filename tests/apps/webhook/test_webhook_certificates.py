@@ -17,7 +17,7 @@ from dra_driver.adapters.serving import tls
 from dra_driver.apps.webhook import webhook, webhook_certificates
 from dra_driver.sim.api.serving import options
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 NOW = dt.datetime.now(dt.UTC)
 DAY, HOUR = dt.timedelta(days=1), dt.timedelta(hours=1)

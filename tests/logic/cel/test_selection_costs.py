@@ -5,7 +5,7 @@ import pytest
 from dra_driver.logic.cel import selection
 from dra_driver.model import slices
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GPU = slices.Device("gpu-0", {"productName": "NVIDIA H100"}, {})
 DIGITS = "9" * 5000

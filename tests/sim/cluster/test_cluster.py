@@ -16,7 +16,7 @@ from dra_driver.adapters.system import pids
 from dra_driver.logic.offering import classes
 from dra_driver.sim.cluster import cluster, cluster_state, runtime
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 SPECS = (
     cluster.NodeSpec("one", "h100-80gb-hbm3:1,l4:1"),

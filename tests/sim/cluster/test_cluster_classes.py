@@ -12,7 +12,7 @@ from polling import until
 from dra_driver.adapters.kube import kube
 from dra_driver.sim.cluster import cluster, runtime
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 WAITS = ""
 SHARED = ("--mig-mode=off", "--shares=2")

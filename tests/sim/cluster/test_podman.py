@@ -16,7 +16,7 @@ from dra_driver.model import claims, driver
 from dra_driver.sim.cluster import podman, runtime
 from dra_driver.sim.gpus import gpus
 
-pytestmark = [pytest.mark.podman, pytest.mark.sampled(5)]
+pytestmark = [pytest.mark.podman, pytest.mark.sampled(7)]
 
 DRIVER = "gpu.nvidia.com"
 

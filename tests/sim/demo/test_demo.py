@@ -23,7 +23,7 @@ from dra_driver.adapters.console import terminal
 from dra_driver.sim.cluster import cluster, manifests, podman
 from dra_driver.sim.demo import demo, observing, outcome
 
-pytestmark = pytest.mark.sampled(8)
+pytestmark = pytest.mark.sampled(13)
 
 T4 = "GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 NODES = (cluster.NodeSpec("small", "t4:2"),)

@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.sim.gpus import gpu_clients, gpu_operations, gpu_state, gpus, mps_program
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(7)
 
 EXCLUSIVE, DEFAULT = 3, 0
 _OTHER_PROCESS = """

@@ -16,7 +16,7 @@ from dra_driver.sim.gpus import (
     host_nvidia_smi,
 )
 
-pytestmark = pytest.mark.sampled(7)
+pytestmark = pytest.mark.sampled(11)
 
 TABLE = """\
 +-------------------------------------+

@@ -13,7 +13,7 @@ import pytest
 from dra_driver.adapters.system import pids
 from dra_driver.sim.gpus import cuda_program, mps_program
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 GIB = 1024**3
 

@@ -6,7 +6,7 @@ import api_objects
 import pytest
 from kubectl_program import KINDS, MANIFEST, Kubectl
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(9)
 
 
 @pytest.fixture
