@@ -57,6 +57,9 @@ def mark(items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("deep")
+        if item.get_closest_marker("exhaustive"):
+            # What is left out for itself takes nobody's place.
+            continue
         for node, marker in item.iter_markers_with_node("sampled"):
             # A mark on a function is on each of its cases, one on a module on the module.
             group = node.nodeid.partition("[")[0]
