@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests wait as much as they compute: three at a time on two cores.
+# With three at a time two cores are never idle, though tests wait now and then.
 WORKERS ?= 3
 # Tests start many processes, which need not compile the same again each.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n $(WORKERS) --dist worksteal

@@ -163,7 +163,7 @@ class Node:
 
     def recover(self, *, listed=True):
         claim_list = self.api.everywhere if listed else lambda _: []
-        recovering.Recovery(self.store, self.mender, claim_list).run()
+        recovering.Recovery(self.store, self.effects.listed, self.mender, claim_list).run()
 
     def clean(self):
         """What is done for instances at each look, and after each complete list of claims."""

@@ -158,7 +158,7 @@ class Node(mig_node.Node):
 
     def start(self):
         """What the driver does when it starts, before it answers."""
-        recovering.Recovery(self.store, self.mender, self.api.everywhere).run()
+        recovering.Recovery(self.store, self.effects.listed, self.mender, self.api.everywhere).run()
         self.restorer.look()
         self.orphans.remove_daemons()
         self.orphans.settle()

@@ -12,7 +12,7 @@ from dra_driver.adapters.system import patience
 from dra_driver.apps.effects import specs
 from dra_driver.apps.preparing import attempts, rebuilding
 from dra_driver.logic.preparing import planning
-from dra_driver.model import claims
+from dra_driver.model import claims, prepared
 
 LOCK_SECONDS = 30.0
 """How long a claim may be busy, also with another instance of the driver."""
@@ -39,6 +39,11 @@ class Mender:
         """Forget a claim whose lock is held, and nothing of which is on the node any more."""
         self._specs.remove(uid)
         self._known.remove(uid)
+
+    def reduce(self, record: prepared.Record) -> None:
+        """Remember no more than this of a claim whose lock is held; its containers have ended."""
+        self._specs.remove(record.uid)
+        self._known.write(record)
 
     def lost(self) -> list[str]:
         """The claims whose record is damaged, or gone while there is a spec."""

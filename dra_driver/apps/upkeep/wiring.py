@@ -49,7 +49,7 @@ class Keeping:
         gpus = offering.gpus
         mender = mending.Mender(node, store, gpus.current)
         self._recovery = recovering.Recovery(
-            store, mender, functools.partial(source.concerning, node)
+            store, effects.listed, mender, functools.partial(source.concerning, node)
         )
         self._cards = card_upkeep.CardUpkeep(
             lambda: [card.gpu for card in gpus.snapshot.cards],

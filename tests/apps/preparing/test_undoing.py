@@ -278,3 +278,31 @@ def test_what_a_newer_driver_did_for_a_claim_stays_with_its_record_until_that_is
     host.store.records.write(record.model_copy(update={"parts": {}}))
     host.unprepare(ref)
     assert left(host) == []
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_after_a_reboot_only_what_a_newer_driver_did_is_remembered_until_that_is_back(
+    host, new_host, users, claim
+):
+    devices, configs = CLAIMS[claim]
+    ref = users.give(*devices, configs=configs)
+    first = host.prepare(ref)
+    host.store.records.write(host.record(ref).model_copy(update={"parts": LATER}))
+    host.reboot()
+    with structlog.testing.capture_logs() as log:
+        again = new_host(boot="boot-2").start()
+    assert [one["parts"] for one in log if "newer driver" in one["event"]] == [
+        ["'vfio' (version 2)"]
+    ]
+    record = again.record(ref)
+    assert (record.parts, record.boot_id, record.phase) == (LATER, "boot-2", "started")
+    assert not any(one.is_in(record) for one in again.effects.listed)
+    # Nothing is started for a pod that ended with the node.
+    assert (again.daemons(), list(again.cdi.iterdir())) == ([], [])
+    with pytest.raises(errors.Retryable, match="'vfio'"):
+        again.unprepare(ref, seconds=0)
+    assert again.prepare(ref) == first
+    assert again.record(ref).parts == LATER
+    again.store.records.write(again.record(ref).model_copy(update={"parts": {}}))
+    again.unprepare(ref)
+    assert left(again) == []

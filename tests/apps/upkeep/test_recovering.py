@@ -334,7 +334,9 @@ def store_in(records_dir, cdi_dir):
 
 def recovery_in(store, claim_list):
     node = planning.Node(api_cluster.DRIVER, api_cluster.NODE)
-    return recovering.Recovery(store, mending.Mender(node, store, inventory.Snapshot), claim_list)
+    return recovering.Recovery(
+        store, [], mending.Mender(node, store, inventory.Snapshot), claim_list
+    )
 
 
 class OtherInstance:
