@@ -69,6 +69,23 @@ def test_what_fails_while_it_is_made_leaves_nothing_of_any_effect(
 
 @KINDS
 @MOMENTS
+@pytest.mark.usefixtures("is_tried_once")
+def test_the_undo_of_what_was_begun_begins_before_the_call_waits_for_its_next_attempt(
+    host, ref, faults, monkeypatch, kind, is_late
+):
+    # Others want the devices meanwhile. What the end of the call undoes comes later.
+    monkeypatch.setattr(preparing.Preparer, "_give_up", lambda *_: None)
+    faults.inject(kind, "make", errors.Retryable("not now"), is_late=is_late)
+    with pytest.raises(errors.Retryable, match="not now"):
+        host.prepare(ref)
+    # A daemon that runs has been told to end, which takes its time.
+    assert host.record(ref) is None or host.preparer.leaving() == [ref.uid]
+    host.unprepare(ref)
+    assert host.is_clean()
+
+
+@KINDS
+@MOMENTS
 def test_what_may_work_in_a_moment_is_made_by_the_same_call(host, ref, faults, kind, is_late):
     faults.inject(kind, "make", errors.Retryable("not now"), is_late=is_late, times=1)
     host.prepare(ref)
