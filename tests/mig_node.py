@@ -129,7 +129,7 @@ class Node:
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(DRIVER, POOL)
-        self.effects = wiring.Effects(found.injector, self.partitioner, self.sharer)
+        self.effects = wiring.Effects(found.injector, self.partitioner, self.sharer, adopt)
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,
@@ -154,10 +154,9 @@ class Node:
             self.gpus,
             self.store,
             self.books,
-            self.effects,
+            self.effects.listed,
             self.mender,
             self.users,
-            adopt=adopt,
             on_change=lambda: None,
         )
 

@@ -21,7 +21,7 @@ from dra_driver.adapters.driver import driver_programs
 from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, pids, processes
-from dra_driver.apps.effects import partitioning, sharing, wiring
+from dra_driver.apps.effects import effect, partitioning, sharing, wiring
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory, names
 from dra_driver.apps.preparing import attempts, preparing, turns
@@ -138,10 +138,9 @@ class Node(mig_node.Node):
             self.gpus,
             self.store,
             self.books,
-            self.effects,
+            self.effects.listed,
             self.mender,
             self.users,
-            adopt=False,
             on_change=lambda: None,
         )
 
@@ -160,10 +159,23 @@ class Node(mig_node.Node):
         """What the driver does when it starts, before it answers."""
         recovering.Recovery(self.store, self.effects.listed, self.mender, self.api.everywhere).run()
         self.restorer.look()
-        self.orphans.remove_daemons()
+        self.orphans.sweep()
         self.orphans.settle()
         self.upkeep.look()
         return self
+
+    def leftovers(self):
+        """What any effect made of which no record tells, by kind and name."""
+        known = self.store.records.contents().records
+        found = effect.leftovers(self.effects.listed, self.gpus.snapshot.cards, known.values)
+        return [left.key for left in found]
+
+    def tidy(self, allocated):
+        """What the driver does once in a while, and with a list of all claims' devices."""
+        self.orphans.sweep()
+        self.orphans.settle()
+        if self.orphans.needs_view():
+            self.orphans.remove(frozenset(allocated))
 
     def look_after(self):
         """What the driver does every few seconds once it runs, until all daemons are ready."""

@@ -5,9 +5,10 @@ Whoever calls holds the locks of the claim and of its GPUs.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import cdi, device_status, planning, reports
 from dra_driver.model import devices, prepared
 
@@ -39,6 +40,33 @@ class Made:
 
     record: prepared.Record
     edits: Edits = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something that was made for a claim, of which no record tells any more.
+
+    `kind` and `name` are what people know it by. `gpus` are those that it is on, by UUID; none
+    where that is not known. `uses` are the UUIDs of devices that no process may be on when it goes.
+    `device` is the name of the device that it is, if a claim that has no record may have that: only
+    a list of all claims tells then.
+
+    `remove` does away with it, and raises waits.Wait or errors.DriverError as `Effect.undo`; `keep`
+    is done instead where a claim has the device.
+    """
+
+    kind: str
+    name: str
+    gpus: tuple[str, ...]
+    remove: Callable[[], None]
+    uses: tuple[str, ...] = ()
+    device: str | None = None
+    keep: Callable[[], None] = lambda: None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is the same by at another look, whatever is known of it then."""
+        return self.kind, self.name
 
 
 class Effect(Protocol):
@@ -93,11 +121,27 @@ class Effect(Protocol):
             errors.DriverError: it cannot be put back now.
         """
 
+    def leftovers(
+        self, cards: Sequence[catalog.Card], records: Callable[[], Others]
+    ) -> Sequence[Leftover]:
+        """What it made, or is to take over, on these cards of which no record tells.
+
+        `records` are read after what is there: a record is written before anything is made, and
+        removed after it is undone.
+        """
+
     def tells(self, record: prepared.Record) -> Told:
         """What the status of a claim that is prepared says of it."""
 
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """The record without what is made for these devices, of which others may have a part."""
+
+
+def leftovers(
+    effects: Sequence[Effect], cards: Sequence[catalog.Card], records: Callable[[], Others]
+) -> list[Leftover]:
+    """What any of the effects left over."""
+    return [left for one in effects for left in one.leftovers(cards, records)]
 
 
 def unknown(effects: Sequence[Effect], record: prepared.Record) -> list[str]:

@@ -3,12 +3,14 @@
 See `effect.Effect`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
+from dra_driver import telemetry
 from dra_driver.apps.effects import effect, partitioning
+from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import cdi, planning
-from dra_driver.model import devices, prepared
+from dra_driver.model import devices, mig, prepared
 
 
 class Instances:
@@ -16,8 +18,11 @@ class Instances:
 
     parts: Mapping[str, Collection[int]] = MappingProxyType({})
 
-    def __init__(self, partitioner: partitioning.Partitioner) -> None:
+    def __init__(self, partitioner: partitioning.Partitioner, *, adopt: bool) -> None:
+        """With `adopt` instances that others made count as ours."""
         self._partitioner = partitioner
+        self._adopt = adopt
+        self._log = telemetry.logger("instances")
 
     def remember(self, record: prepared.Record, job: effect.Job) -> prepared.Record:
         """See `effect.Effect`."""
@@ -59,8 +64,43 @@ class Instances:
             self._partitioner.unmake(partition, others)
 
     def settle(self, gpu: str, _records: effect.Others | None) -> None:
-        """See `effect.Effect`. The MIG mode; which instances there are, the ledger tells."""
+        """See `effect.Effect`. The MIG mode."""
         self._partitioner.settle_mode(gpu)
+
+    def leftovers(
+        self, cards: Sequence[catalog.Card], records: Callable[[], effect.Others]
+    ) -> Sequence[effect.Leftover]:
+        """See `effect.Effect`: what ledgers tell of and, to be adopted, what others made."""
+        made = {card.gpu.uuid: self._partitioner.made(card.gpu.uuid) for card in cards}
+        claimed = {(one.gpu, one.spot) for record in records() for one in record.partitions}
+        return [
+            self._leftover(card, spot, is_ours=spot in made[card.gpu.uuid])
+            for card in cards
+            for spot in sorted(made[card.gpu.uuid] | self._of_others(card))
+            if (card.gpu.uuid, spot) not in claimed
+        ]
+
+    def _of_others(self, card: catalog.Card) -> frozenset[mig.Spot]:
+        return frozenset(one.spot for one in card.foreign if self._adopt)
+
+    def _leftover(self, card: catalog.Card, spot: mig.Spot, *, is_ours: bool) -> effect.Leftover:
+        gpu = card.gpu
+        profiles = {profile.id: profile.name for profile in gpu.profiles}
+        name = devices.mig_device_name(card.name, profiles.get(spot.profile_id, "unknown"), spot)
+
+        def remove() -> None:
+            if not is_ours:
+                # Nothing is offered in its place before it is gone.
+                self._log.warning("MIG instance of others adopted", device=name)
+                self._partitioner.adopt(gpu, [])
+            self._partitioner.remove(gpu.uuid, spot)
+
+        def keep() -> None:
+            if not is_ours:
+                self._log.warning("MIG instance of others adopted", device=name)
+                self._partitioner.adopt(gpu, [spot])
+
+        return effect.Leftover("MIG instance", name, (gpu.uuid,), remove, device=name, keep=keep)
 
     def tells(self, record: prepared.Record) -> effect.Told:
         """See `effect.Effect`: what nvidia-smi calls the instance, and where it is."""

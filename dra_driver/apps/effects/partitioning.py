@@ -131,6 +131,10 @@ class Partitioner:
         self._books.put(ledger.without(partition.spot))
         self.settle_mode(partition.gpu)
 
+    def made(self, gpu: str) -> frozenset[mig.Spot]:
+        """Where on a GPU there is, or was begun, an instance of this driver."""
+        return self._books.get(gpu).spots
+
     def remove(self, gpu: devices.GpuUuid, spot: mig.Spot) -> None:
         """Destroy the instance that is there; it has been made sure that it may be.
 

@@ -5,7 +5,7 @@ See `effect.Effect`.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dra_driver import errors, telemetry
@@ -15,6 +15,7 @@ from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
 from dra_driver.adapters.system import patience
 from dra_driver.apps.effects import card_settings, effect, specs, waits
 from dra_driver.apps.mps import launching
+from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import cdi, mps_edits, planning, sharing_plan
 from dra_driver.model import devices, mps, prepared, sharing
 
@@ -131,9 +132,29 @@ class Sharer:
             self.cards.settle(gpu, known)
 
     def settle(self, gpu: str, records: Others | None) -> None:
-        """See `effect.Effect`. The compute mode; what daemons nobody needs, `unused` tells."""
+        """See `effect.Effect`. The compute mode."""
         if records is not None:
             self.cards.settle(gpu, records)
+
+    def leftovers(
+        self, _cards: Sequence[catalog.Card], records: Callable[[], Others]
+    ) -> Sequence[effect.Leftover]:
+        """See `effect.Effect`: daemons that a crash, a reboot or a lost record left over."""
+        found = [name for name in files.names(self._tools.directory) if mps.is_id(name)]
+        used = {use.domain for record in records() for use in record.sharing.mps}
+        return [self._leftover(domain) for domain in found if domain not in used]
+
+    def _leftover(self, domain: str) -> effect.Leftover:
+        # Which GPUs it is on is told by UUIDs; those of instances say nothing of the card.
+        described = self._described(domain)
+        uses = tuple(described.devices) if described else ()
+        return effect.Leftover(
+            "MPS daemon",
+            domain,
+            tuple(uuid for uuid in uses if uuid.startswith("GPU-")),
+            lambda: self._stop(domain),
+            uses=uses,
+        )
 
     def tells(self, _record: prepared.Record) -> effect.Told:
         """See `effect.Effect`. That a daemon is down is told by `mps_health`."""
@@ -143,26 +164,6 @@ class Sharer:
         """See `effect.Effect`."""
         uses = record.sharing.mps
         return _with(record, tuple(use for use in uses if not {*shared} & {*use.devices}))
-
-    def unused(self, records: Callable[[], Iterable[prepared.Record]]) -> Mapping[str, str | None]:
-        """The daemons that none of the records has, by domain: which devices each one serves.
-
-        What a crash, a reboot or a lost record left over. None where nothing tells of the devices.
-        """
-        found = [name for name in files.names(self._tools.directory) if mps.is_id(name)]
-        # Read after the directory: a record is written before its daemon is made.
-        used = {use.domain for record in records() for use in record.sharing.mps}
-        described = {name: self._described(name) for name in found if name not in used}
-        return {name: one.device if one else None for name, one in described.items()}
-
-    def remove(self, domain: str) -> None:
-        """End a daemon, and leave nothing of it.
-
-        Raises:
-            waits.Wait: it has not ended yet.
-            errors.DriverError: it does not end; it is to be tried again.
-        """
-        self._stop(domain)
 
     def _limits(
         self,

@@ -3,10 +3,11 @@
 See `effect.Effect`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from dra_driver.apps.effects import card_settings, effect
+from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import planning
 from dra_driver.model import devices, prepared
 
@@ -55,6 +56,12 @@ class TimeSlices:
         """See `effect.Effect`."""
         if records is not None:
             self._cards.settle(gpu, records)
+
+    def leftovers(
+        self, _cards: Sequence[catalog.Card], _records: Callable[[], effect.Others]
+    ) -> Sequence[effect.Leftover]:
+        """See `effect.Effect`. A time slice is a setting, which `settle` puts back."""
+        return ()
 
     def tells(self, _record: prepared.Record) -> effect.Told:
         """See `effect.Effect`. Nothing that its config does not."""

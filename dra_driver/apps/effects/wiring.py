@@ -17,12 +17,13 @@ class Effects:
     injector: injection.Injector
     partitioner: partitioning.Partitioner
     sharer: sharing.Sharer
+    adopt_foreign_mig: bool = False
 
     @property
     def listed(self) -> tuple[effect.Effect, ...]:
         """In the order in which they are made; they are undone backwards."""
         return (
-            instances.Instances(self.partitioner),
+            instances.Instances(self.partitioner, adopt=self.adopt_foreign_mig),
             time_slices.TimeSlices(self.sharer.cards),
             self.sharer,
         )
@@ -55,4 +56,5 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
         config.mps,
         quantities.parse(config.mps_shm_size).value,
     )
-    return Effects(hardware.injector, partitioner, sharing.Sharer(tools, books))
+    sharer = sharing.Sharer(tools, books)
+    return Effects(hardware.injector, partitioner, sharer, config.adopt_foreign_mig)

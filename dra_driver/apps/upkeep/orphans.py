@@ -1,21 +1,21 @@
-"""What no claim needs any more: our MIG instances, those of others when told to, and settings.
+"""What no claim needs any more: what effects left over, and what GPUs are still set to.
 
-Ours are left over where a claim's record was lost. Only a complete list of claims tells that no
-claim has one; without it nothing is removed.
+What no record tells of is left over: a record was lost, or somebody killed. A device of which a
+claim may be allocated goes only by a complete list of claims, which tells that none has it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.disk import files, ledgers, records
+from dra_driver.adapters.disk import files, ledgers
 from dra_driver.adapters.system import patience
-from dra_driver.apps.effects import waits, wiring
+from dra_driver.apps.effects import effect, waits
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts
 from dra_driver.apps.upkeep import device_users, mending
 from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import recounting
-from dra_driver.model import claims, devices, mig, prepared
+from dra_driver.model import claims, devices, prepared
 from dra_driver.model import ledgers as ledger_model
 
 LOCK_SECONDS = 30.0
@@ -32,94 +32,124 @@ class Orphans:
         gpus: inventory.Inventory,
         store: attempts.Store,
         books: ledgers.Ledgers,
-        effects: wiring.Effects,
+        effects: Sequence[effect.Effect],
         mender: mending.Mender,
         users: device_users.DeviceUsers,
         *,
-        adopt: bool,
         on_change: Callable[[], None],
     ) -> None:
-        """With `adopt` instances that others made count as ours."""
+        """`on_change` is told when a device is gone that no claim had."""
         self._gpus = gpus
         self._known = store.records
         self._locks = store.locks
         self._books = books
-        self._partitioner = effects.partitioner
-        self._sharer = effects.sharer
-        self._effects = effects.listed
+        self._effects = effects
         self._mender = mender
         self._users = users
-        self._adopt = adopt
         self._on_change = on_change
-        self._told: dict[str, str] = {}
+        self._told: dict[tuple[str, str], str] = {}
         self._log = telemetry.logger("orphans")
 
     def needs_view(self) -> bool:
         """Whether something looks as if it belonged to no claim, or a claim's record is lost."""
-        cards = self._gpus.snapshot.cards
-        # The ledgers first: a record is written before the ledger, and removed after it.
-        made = {card.gpu.uuid: self._books.get(card.gpu.uuid).spots for card in cards}
-        if self._mender.lost():
-            return True
-        known = self._known.contents()
-        return any(
-            self._is_to_adopt(card) or made[card.gpu.uuid] - _claimed(card, known) for card in cards
-        )
+        # The leftovers first, as records are read after what is there.
+        found = any(left.device is not None for left in self._leftovers())
+        return found or bool(self._mender.lost())
 
     def rebuild(self, found: Mapping[str, claims.ResourceClaim]) -> None:
         """Rebuild the records that are lost, with the claims that have devices here, by UID."""
         self._mender.mend(found)
 
-    def remove_daemons(self) -> None:
-        """Stop the MPS daemons that no record has, and no process uses.
+    def sweep(self) -> None:
+        """Remove what no record tells of and no process uses, as far as it is no claim's device.
 
-        While a record is lost that cannot be rebuilt, its claim may be at work with any of them.
+        While a record is lost that cannot be rebuilt, its claim may be at work with any of that.
         """
-        if self._mender.lost():
-            return
-        for domain, device in self._unused().items():
-            try:
-                self._end_daemon(domain, device)
-            except errors.DriverError as error:
-                self._tell(domain, f"{error}")
-            else:
-                self._told.pop(domain, None)
+        if not self._mender.lost():
+            for left in self._leftovers():
+                if left.device is None:
+                    self._remove(left)
 
-    def _end_daemon(self, domain: str, device: str | None) -> None:
-        try:
-            self._remove_daemon(domain, device)
-        except waits.Wait as wait:
-            wait.over(patience.Patience(END_SECONDS))
-            self._remove_daemon(domain, device)
+    def remove(self, allocated: frozenset[str]) -> None:
+        """Remove devices that no claim has.
 
-    def _remove_daemon(self, domain: str, device: str | None) -> None:
-        # Before anything is locked: NVML may hang.
-        uuids = device.split(",") if device else []
-        users = self._users.of_devices(uuids) if uuids else None
-        if users is not None:
-            raise errors.Retryable(f"its devices are used by {users}")
-        # Another instance may be about to need it again, and has locked its GPUs then.
-        every = [card.gpu for card in self._gpus.snapshot.cards]
-        gpus = [gpu for gpu in every if gpu.uuid in uuids] or every
-        locks = [lock for gpu in gpus for lock in gpu.locks]
-        with self._locks.hold(locks, patience.Patience(LOCK_SECONDS)):
-            if domain in self._unused() and not self._mender.lost():
-                self._log.warning("MPS daemon without a claim is removed", domain=domain)
-                self._sharer.remove(domain)
+        `allocated` are the names of all devices of this node that claims have. What is there, and
+        records, are read after that was listed, so a claim that came later is not overlooked.
+        """
+        # By what is in the names, and not by the names: a profile may have none at the moment.
+        there = {_identity(name) for name in allocated}
+        found = [left for left in self._leftovers() if left.device is not None]
+        for left in found:
+            if left.device is not None and _identity(left.device) in there:
+                self._keep(left)
+            elif self._remove(left):
+                self._on_change()
+        if found:
+            self.settle()
+            self._gpus.look()
 
-    def _unused(self) -> Mapping[str, str | None]:
-        return self._sharer.unused(self._records)
+    def _leftovers(self) -> list[effect.Leftover]:
+        return effect.leftovers(self._effects, self._gpus.snapshot.cards, self._records)
+
+    def _is_there(self, left: effect.Leftover) -> bool:
+        return any(one.key == left.key for one in self._leftovers())
 
     def _records(self) -> list[prepared.Record]:
         return list(self._known.contents().records.values())
 
-    def _tell(self, domain: str, reason: str) -> None:
+    def _keep(self, left: effect.Leftover) -> None:
+        try:
+            with self._locks.hold(self._cards(left), patience.Patience(LOCK_SECONDS)):
+                if self._is_there(left):
+                    left.keep()
+        except errors.DriverError as error:
+            self._tell(left, str(error))
+        else:
+            self._log.warning(f"{left.kind} of a claim without a record stays", name=left.name)
+
+    def _remove(self, left: effect.Leftover) -> bool:
+        """Whether it is gone; what is in use, or cannot go, keeps none of the others."""
+        try:
+            try:
+                self._remove_now(left)
+            except waits.Wait as wait:
+                wait.over(patience.Patience(END_SECONDS))
+                self._remove_now(left)
+        except errors.DriverError as error:
+            self._tell(left, str(error))
+            return False
+        self._told.pop(left.key, None)
+        return True
+
+    def _remove_now(self, left: effect.Leftover) -> None:
+        # Before anything is locked: NVML may hang.
+        users = self._users.of_devices(left.uses) if left.uses else None
+        if users is not None:
+            raise errors.Retryable(f"its devices are used by {users}")
+        # Another instance may be about to need it again, and has locked its GPUs then.
+        with self._locks.hold(self._cards(left), patience.Patience(LOCK_SECONDS)):
+            if lost := self._mender.lost():
+                raise errors.Retryable(
+                    f"the records of claims {', '.join(lost)} are lost, so what these have is not "
+                    "known. They are rebuilt as soon as the API tells of them"
+                )
+            if self._is_there(left):
+                left.remove()
+                self._log.warning(f"{left.kind} without a claim removed", name=left.name)
+
+    def _cards(self, left: effect.Leftover) -> Iterable[str]:
+        """The locks of the GPUs that it is on; of all where that is not known."""
+        every = [card.gpu for card in self._gpus.snapshot.cards]
+        gpus = [gpu for gpu in every if gpu.uuid in left.gpus] or every
+        return [lock for gpu in gpus for lock in gpu.locks]
+
+    def _tell(self, left: effect.Leftover, reason: str) -> None:
         """Once for each reason: what cannot be removed now is tried again and again."""
-        if self._told.get(domain) != reason:
+        if self._told.get(left.key) != reason:
             self._log.warning(
-                "MPS daemon without a claim stays for now", domain=domain, reason=reason
+                f"{left.kind} without a claim stays for now", name=left.name, reason=reason
             )
-        self._told[domain] = reason
+        self._told[left.key] = reason
 
     def settle(self) -> None:
         """Put GPUs back to what they were where this driver set them and nothing needs it any more.
@@ -168,89 +198,12 @@ class Orphans:
         if self._books.has_old(uuid):
             self._books.put(self._books.get(uuid))
 
-    def remove(self, allocated: frozenset[str]) -> None:
-        """Remove what no claim has.
-
-        `allocated` are the names of all devices of this node that claims have. Records and ledgers
-        are read after that was listed, so a claim that came later is not overlooked.
-        """
-        for card in self._gpus.snapshot.cards:
-            if not (self._is_to_adopt(card) or self._books.get(card.gpu.uuid).made):
-                continue
-            try:
-                with self._locks.hold(card.gpu.locks, patience.Patience(LOCK_SECONDS)):
-                    self._clean(card, allocated)
-            except errors.DriverError as error:
-                self._log.warning(
-                    "MIG instances without a claim stay for now",
-                    device=card.name,
-                    reason=str(error),
-                )
-        if self._adopt:
-            self._gpus.look()
-
     def _is_unsettled(self, ledger: ledger_model.Ledger) -> bool:
         if self._books.has_old(ledger.gpu):
             return True
         before = (ledger.time_slice_before, ledger.compute_mode_before)
         return (ledger.mode_switched and not ledger.made) or before != (None, None)
 
-    def _is_to_adopt(self, card: catalog.Card) -> bool:
-        return self._adopt and bool(card.foreign)
 
-    def _clean(self, card: catalog.Card, allocated: frozenset[str]) -> None:
-        lost = self._mender.lost()
-        known = self._known.contents()
-        if lost:
-            raise errors.Retryable(
-                f"the records of claims {', '.join(lost)} are lost, so what these have is not "
-                "known. They are rebuilt as soon as the API tells of them"
-            )
-        adopted = self._adopted(card)
-        # By what is in the names, and not by the names: a profile may have none at the moment.
-        there = {devices.parse_mig_device_name(name) for name in allocated}
-        ours = self._books.get(card.gpu.uuid).spots
-        for spot in sorted((ours | adopted) - _claimed(card, known)):
-            name = _name(card, spot)
-            if devices.parse_mig_device_name(name) not in there:
-                self._remove(card, spot, name)
-                continue
-            if spot in adopted:
-                self._partitioner.adopt(card.gpu, [spot])
-            self._log.warning("MIG instance of a claim without a record stays", device=name)
-        self._partitioner.settle_mode(card.gpu.uuid)
-
-    def _adopted(self, card: catalog.Card) -> frozenset[mig.Spot]:
-        """What others made and is to be removed; nothing is offered in its place before it is."""
-        if not self._is_to_adopt(card):
-            return frozenset()
-        listed = [f"{one.gi} at {one.spot.placement}" for one in card.foreign]
-        self._log.warning("adopting MIG instances", device=card.name, instances=listed)
-        self._partitioner.adopt(card.gpu, [])
-        return frozenset(one.spot for one in card.foreign)
-
-    def _remove(self, card: catalog.Card, spot: mig.Spot, name: str) -> None:
-        """Remove one; one that is in use keeps none of the others."""
-        try:
-            self._partitioner.remove(card.gpu.uuid, spot)
-        except errors.DriverError as error:
-            self._log.warning(
-                "MIG instance without a claim stays for now", device=name, reason=str(error)
-            )
-            return
-        self._log.warning("MIG instance without a claim removed", device=name)
-        self._on_change()
-
-
-def _claimed(card: catalog.Card, known: records.Contents) -> frozenset[mig.Spot]:
-    return frozenset(
-        partition.spot
-        for record in known.records.values()
-        for partition in record.partitions
-        if partition.gpu == card.gpu.uuid
-    )
-
-
-def _name(card: catalog.Card, spot: mig.Spot) -> str:
-    profiles = {profile.id: profile.name for profile in card.gpu.profiles}
-    return devices.mig_device_name(card.name, profiles.get(spot.profile_id, "unknown"), spot)
+def _identity(name: str) -> object:
+    return devices.parse_mig_device_name(name) or name

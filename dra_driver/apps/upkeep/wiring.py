@@ -66,10 +66,9 @@ class Keeping:
             gpus,
             store,
             books,
-            effects,
+            effects.listed,
             mender,
             users,
-            adopt=config.adopt_foreign_mig,
             on_change=on_change,
         )
         self.reconciler = reconciling.Reconciler(
@@ -86,11 +85,7 @@ class Keeping:
         describer = describing.Describer(store, gpus, effects.sharer, config.mps, leaving=leaving)
         self._upkeep = upkeep.Upkeep(
             often=[mender.mend, self._restorer.look, describer.look, offering.clear_dead],
-            seldom=[
-                mender.clear_leftovers,
-                self._orphans.settle,
-                self._orphans.remove_daemons,
-            ],
+            seldom=[mender.clear_leftovers, self._orphans.settle, self._orphans.sweep],
         )
 
     def recover(self) -> None:
@@ -98,7 +93,7 @@ class Keeping:
         self._recovery.run()
         self._books.drop_earlier_boots()
         self._restorer.look()
-        self._orphans.remove_daemons()
+        self._orphans.sweep()
         self._orphans.settle()
         self._cards.look()
 

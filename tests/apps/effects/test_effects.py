@@ -78,7 +78,7 @@ def test_what_a_record_needs_no_look_at_a_gpu_puts_back(host, users, case):
 
 @CASES
 def test_what_is_set_for_a_claim_that_nobody_knows_is_put_back_once_that_is_sure(host, users, case):
-    """Instances and daemons stay: what nobody needs of them is told by lists."""
+    """Instances and daemons stay: they are left over, as below."""
     host.set_card(**case.before)
     untouched = host.set_to()
     ref = users.give(case.device, configs=case.configs)
@@ -89,6 +89,46 @@ def test_what_is_set_for_a_claim_that_nobody_knows_is_put_back_once_that_is_sure
             one.settle(host.uuid(), records)
         assert host.set_to() == left
     host.unprepare(ref)
+
+
+def lose(host, ref):
+    """All that is remembered of a claim is gone, but for what was made for it."""
+    host.store.records.remove(ref.uid)
+    (host.cdi / host.cdi_name(ref)).unlink()
+
+
+@CASES
+def test_what_no_record_tells_of_goes_once_it_is_sure_that_no_claim_has_it(host, users, case):
+    host.set_card(**case.before)
+    untouched = host.hardware()
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    assert host.leftovers() == []
+    lose(host, ref)
+    host.tidy(allocated=[])
+    assert (host.leftovers(), host.files(), host.hardware()) == ([], [], untouched)
+    assert host.runs_nothing()
+
+
+def test_what_several_effects_left_over_goes_together(host, users):
+    untouched = host.hardware()
+    ref = effect_claims.everything(users)
+    host.prepare(ref)
+    lose(host, ref)
+    host.tidy(allocated=[])
+    assert (host.leftovers(), host.files(), host.hardware()) == ([], [], untouched)
+    assert host.runs_nothing()
+
+
+def test_a_device_that_a_claim_without_a_record_has_stays(host, users):
+    ref = users.give(effect_claims.PARTITION)
+    host.prepare(ref)
+    made = host.mig_uuids()
+    lose(host, ref)
+    host.tidy(allocated=[effect_claims.PARTITION])
+    assert host.mig_uuids() == made
+    host.prepare(ref)
+    assert host.mig_uuids() == made
 
 
 @CASES

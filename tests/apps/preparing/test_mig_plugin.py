@@ -14,7 +14,7 @@ from dra_driver.sim.gpus import gpu_faults, gpu_operations, gpu_state
 pytestmark = pytest.mark.sampled(11)
 
 FIRST, SECOND = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
-ADOPTING = "adopting MIG instances"
+ADOPTING = "MIG instance of others adopted"
 REFUSED = options.Fault(status=403, reason="Forbidden")
 
 
@@ -106,7 +106,7 @@ def test_foreign_instances_are_adopted_after_a_complete_list_alone(
         plugin.kill()
     assert plugin.log(ADOPTING) == []
     plugin.start()
-    plugin.wait_log(ADOPTING, device="gpu-0")
+    plugin.wait_log(ADOPTING, device=FIRST)
     ledgers = own_machine.plugin / "gpus"
     # The ledger is written first, and goes last.
     api_cluster.wait_for(lambda: not card(own_machine).gpu_instances, "the instance to go")

@@ -141,14 +141,14 @@ def test_no_daemon_is_removed_while_another_instance_is_at_work_on_a_gpu(host, u
     host.prepare(ref)
     process = host.daemon(ref)
     (host.root / "claims" / f"{ref.uid}.json").unlink()
-    host.orphans.remove_daemons()
+    host.orphans.sweep()
     # Its spec still tells that a claim has it.
     assert pids.is_alive(process)
     (host.cdi / host.cdi_name(ref)).unlink()
     with host.held.hold([GPU], patience.Patience(60)):
-        host.orphans.remove_daemons()
+        host.orphans.sweep()
         assert pids.is_alive(process)
-    host.orphans.remove_daemons()
+    host.orphans.sweep()
     assert host.daemons() == []
     assert not pids.is_alive(process)
 

@@ -148,7 +148,7 @@ def test_a_share_is_given_back_beside_a_damaged_record_of_which_nothing_tells(sh
     lose_spec(shared_host, kept)
     shared_host.unprepare(gone)
     assert shared_host.record(gone) is None
-    shared_host.orphans.remove_daemons()
+    shared_host.orphans.sweep()
     # It may be at work with the daemon, so that stays.
     assert pids.is_alive(process)
     assert client.is_usable()
@@ -170,7 +170,7 @@ def test_what_shares_had_goes_once_the_record_that_could_not_be_read_is_given_up
     shared_host.unprepare(gone)
     users.delete(lost)
     shared_host.mender.mend({})
-    shared_host.orphans.remove_daemons()
+    shared_host.orphans.sweep()
     assert left(shared_host) == []
     assert shared_host.runs_nothing()
 
