@@ -12,6 +12,7 @@ from dra_driver.adapters.disk import card_names, ledgers, records
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
 from dra_driver.apps.effects import partitioning, sharing, wiring
+from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory, names
 from dra_driver.apps.preparing import attempts, preparing, turns
 from dra_driver.apps.upkeep import device_users, mending, orphans, recovering, restoring
@@ -125,6 +126,7 @@ class Node:
                 shm_bytes=2**20,
             ),
             self.books,
+            mps_health.Health(self.store.records, self.held, found.launcher, root / "mps"),
         )
         self.stopping = threading.Event()
         self.calls = turns.Turns()

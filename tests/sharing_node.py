@@ -95,7 +95,9 @@ class Node(mig_node.Node):
         if starter is not None:
             self._hurry(starter)
         self.sharer = sharing.Sharer(
-            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes), self.books
+            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes),
+            self.books,
+            mps_health.Health(self.store.records, self.held, self.launcher, self.mps),
         )
         self.upkeep = card_upkeep.CardUpkeep(
             lambda: [card.gpu for card in self.gpus.snapshot.cards],
@@ -179,10 +181,7 @@ class Node(mig_node.Node):
 
     def look_after(self):
         """What the driver does every few seconds once it runs, until all daemons are ready."""
-        health = mps_health.Health(
-            self.store.records, self.held, self.launcher, self.mps, on_change=lambda *_: None
-        )
-        polling.until(health.look, what="daemons that are ready")
+        polling.until(self.sharer.health.look, what="daemons that are ready")
         return self
 
     def reboot(self):

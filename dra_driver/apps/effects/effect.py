@@ -18,6 +18,7 @@ Edits = Mapping[str, cdi.Edits]
 """What containers get of an effect, by device key (`cdi.device_key`)."""
 Told = reports.Told
 """What a claim's status tells of its devices, by device key."""
+Troubles = reports.Troubles
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,6 +134,12 @@ class Effect(Protocol):
     def tells(self, record: prepared.Record) -> Told:
         """What the status of a claim that is prepared says of it."""
 
+    def troubles(self, record: prepared.Record, *, anew: bool) -> Troubles:
+        """What is wrong with what a claim that is prepared has of it.
+
+        As it was seen last; `anew`: as it is now, which counts as seen from then on.
+        """
+
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """The record without what is made for these devices, of which others may have a part."""
 
@@ -172,6 +179,14 @@ def told(effects: Sequence[Effect], record: prepared.Record) -> Told:
     for one in effects:
         for key, facts in one.tells(record).items():
             found.setdefault(key, {}).update(facts)
+    return found
+
+
+def troubles(effects: Sequence[Effect], record: prepared.Record, *, anew: bool) -> Troubles:
+    """What is wrong with what a claim that is prepared has; of a device what came first."""
+    found: dict[str, reports.Trouble] = {}
+    for one in effects:
+        found = {**one.troubles(record, anew=anew), **found}
     return found
 
 

@@ -118,6 +118,10 @@ class Instances:
             if one.device in made
         }
 
+    def troubles(self, _record: prepared.Record, *, anew: bool) -> effect.Troubles:  # noqa: ARG002
+        """See `effect.Effect`. Of a GPU that is gone `gpu_health` tells."""
+        return {}
+
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """See `effect.Effect`."""
         left = tuple(one for one in record.partitions if one.device not in shared)

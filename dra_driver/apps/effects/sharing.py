@@ -14,9 +14,9 @@ from dra_driver.adapters.mps import mps_domain, mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
 from dra_driver.adapters.system import patience
 from dra_driver.apps.effects import card_settings, effect, specs, waits
-from dra_driver.apps.mps import launching
+from dra_driver.apps.mps import launching, mps_health
 from dra_driver.logic.offering import catalog
-from dra_driver.logic.preparing import cdi, mps_edits, planning, sharing_plan
+from dra_driver.logic.preparing import cdi, mps_edits, planning, reports, sharing_plan
 from dra_driver.model import devices, mps, prepared, sharing
 
 READY_SECONDS = 20.0
@@ -43,8 +43,10 @@ class Sharer:
 
     parts: Mapping[str, Collection[int]] = MappingProxyType({})
 
-    def __init__(self, tools: Tools, books: ledgers.Ledgers) -> None:
+    def __init__(self, tools: Tools, books: ledgers.Ledgers, health: mps_health.Health) -> None:
+        """`health` looks after the daemons; whoever wires it starts it."""
         self._tools = tools
+        self.health = health
         self.cards = card_settings.CardSettings(tools.smi, tools.modes, books)
         self._log = telemetry.logger("sharing")
 
@@ -157,8 +159,13 @@ class Sharer:
         )
 
     def tells(self, _record: prepared.Record) -> effect.Told:
-        """See `effect.Effect`. That a daemon is down is told by `mps_health`."""
+        """See `effect.Effect`. Nothing that its config does not."""
         return {}
+
+    def troubles(self, record: prepared.Record, *, anew: bool) -> effect.Troubles:
+        """See `effect.Effect`: which of its daemons are down."""
+        down = self.health.down(record) if anew else self.health.told_of(record)
+        return reports.of_daemons(record, down)
 
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """See `effect.Effect`."""

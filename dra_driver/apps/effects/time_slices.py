@@ -67,6 +67,10 @@ class TimeSlices:
         """See `effect.Effect`. Nothing that its config does not."""
         return {}
 
+    def troubles(self, _record: prepared.Record, *, anew: bool) -> effect.Troubles:  # noqa: ARG002
+        """See `effect.Effect`. One that is lost is set again, by `card_upkeep`."""
+        return {}
+
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:
         """See `effect.Effect`."""
         slices = record.sharing.time_slices

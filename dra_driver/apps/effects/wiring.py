@@ -5,7 +5,7 @@ import dataclasses
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import processes
 from dra_driver.apps.effects import effect, instances, partitioning, sharing, time_slices
-from dra_driver.apps.mps import launching, mps_pods
+from dra_driver.apps.mps import launching, mps_health, mps_pods
 from dra_driver.apps.node import base, injection
 from dra_driver.model import quantities
 
@@ -56,5 +56,6 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
         config.mps,
         quantities.parse(config.mps_shm_size).value,
     )
-    sharer = sharing.Sharer(tools, books)
+    health = mps_health.Health(on.records, on.locks, launched, config.mps)
+    sharer = sharing.Sharer(tools, books, health)
     return Effects(hardware.injector, partitioner, sharer, config.adopt_foreign_mig)

@@ -40,23 +40,15 @@ class Health:
         launcher: launching.Launcher,
         directory: pathlib.Path,
         *,
-        on_change: Callable[[prepared.Record, Down], None],
-        keep: Callable[[], Down] = dict,
         interval: float = INTERVAL,
     ) -> None:
-        """`directory` is that of the daemons.
-
-        `keep` sees to it that GPUs stay set as claims need them, and tells by domain where they are
-        not: a daemon of which a GPU is not set as it should be counts as down.
-        `on_change` is told of each claim some of whose daemons went down or came back, with what is
-        wrong now; it must not take long.
-        """
+        """`directory` is that of the daemons."""
         self._known = known
         self._locks = held
         self._launcher = launcher
         self._directory = directory
-        self._on_change = on_change
-        self._keep = keep
+        self._on_change: Callable[[prepared.Record], None] = lambda _: None
+        self._keep: Callable[[], Down] = dict
         self._interval = interval
         self._log = telemetry.logger("mps-health")
         self._guard = threading.Lock()
@@ -64,6 +56,19 @@ class Health:
         self._problems: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mps-health", daemon=True)
+
+    def wire(
+        self, *, on_change: Callable[[prepared.Record], None], keep: Callable[[], Down] = dict
+    ) -> None:
+        """Before the first look: whom it tells, and what it asks.
+
+        `keep` sees to it that GPUs stay set as claims need them, and tells by domain where they are
+        not: a daemon of which a GPU is not set as it should be counts as down.
+        `on_change` is told of each claim some of whose daemons went down or came back, once it is
+        among what is told; it must not take long.
+        """
+        self._on_change = on_change
+        self._keep = keep
 
     def start(self) -> None:
         """Begin to look."""
@@ -229,7 +234,7 @@ class Health:
             self._log.error("MPS daemon is down", mps=domain, claim=claim, reason=reason)
         for domain in before.keys() - now.keys():
             self._log.info("MPS daemon is back", mps=domain, claim=str(record.ref))
-        self._on_change(record, now)
+        self._on_change(record)
 
 
 def _users(known: Iterable[prepared.Record]) -> dict[str, list[prepared.Record]]:

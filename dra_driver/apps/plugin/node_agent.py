@@ -61,8 +61,7 @@ class NodeAgent:
             on,
             source,
             self._offering,
-            launcher,
-            self._effects,
+            effects,
             on_health=on_health,
             keep=lambda: self._keeping.look_at_cards(),  # noqa: PLW0108 - it is made after this
             ask=self._why_unpublished,

@@ -34,12 +34,11 @@ class Announcer:
         effects: Sequence[effect.Effect],
         metrics: telemetry.Metrics,
         on_health: OnHealth,
-        *,
-        daemons: Callable[[], mps_health.Health],
+        daemons: mps_health.Health,
     ) -> None:
         """`on_health` is told what is wrong with devices, by name, as often as that may change.
 
-        `daemons` is asked for only when there is something to tell.
+        `daemons` are counted.
         """
         self._gpus = gpus
         self._records = known
@@ -106,42 +105,43 @@ class Announcer:
     ) -> None:
         """Have it told in the claim how its devices are; `claim` is how it was served just now."""
         served = None if claim is None else claim.served
-        self.tell_down(record, self._daemons().down(record), served)
-
-    def tell_down(
-        self,
-        record: prepared.Record,
-        down: mps_health.Down,
-        served: claims.Json | None = None,
-    ) -> None:
-        """Have it told in the claim which of its daemons are down, and to the kubelet."""
         # What is found out later is reported later.
         with self._reporting:
-            gone = self._gpu_health.gone(record)
-            self._report(record, down, gone, served)
-        if record.sharing.mps:
-            with self._telling:
-                self._tell_health(self.known())
+            troubles = effect.troubles(self._effects, record, anew=True)
+            self._report(record, troubles, self._gpu_health.gone(record), served)
+        if troubles:
+            self._tell_kubelet()
+
+    def tell_troubles(self, record: prepared.Record) -> None:
+        """Have it told in the claim, and to the kubelet, what is seen to be wrong by now."""
+        with self._reporting:
+            troubles = effect.troubles(self._effects, record, anew=False)
+            self._report(record, troubles, self._gpu_health.gone(record))
+        self._tell_kubelet()
+
+    def _tell_kubelet(self) -> None:
+        with self._telling:
+            self._tell_health(self.known())
 
     def _gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
         with self._reporting:
-            down = self._daemons().told_of(record)
-            self._report(record, down, gone)
+            self._report(record, effect.troubles(self._effects, record, anew=False), gone)
 
     def _report(
         self,
         record: prepared.Record,
-        down: mps_health.Down,
+        troubles: reports.Troubles,
         gone: gpu_health.Gone,
         served: claims.Json | None = None,
     ) -> None:
         told = effect.told(self._effects, record)
-        self._statuses.report(record.ref, reports.of_record(record, down, gone, told=told), served)
+        found = reports.of_record(record, troubles, gone, told=told)
+        self._statuses.report(record.ref, found, served)
 
     def _tell_health(self, known: Sequence[prepared.Record]) -> None:
         seen = self._gpus.snapshot
         offered = {name: offer.card for name, offer in seen.offered.items()}
-        down = self._daemons().told
+        down = self._daemons.told
         self._metrics.gpus(
             offered=len(set(offered.values())),
             failed=len(seen.failures),
@@ -149,6 +149,13 @@ class Announcer:
         )
         needed = {use.domain for record in known for use in record.sharing.mps}
         self._metrics.mps_daemons(ready=len(needed - down.keys()), down=len(needed & down.keys()))
+        troubles = {
+            record.uid: effect.troubles(self._effects, record, anew=False)
+            for record in known
+            if record.phase is prepared.Phase.COMPLETED
+        }
         self._on_health(
-            device_health.of_node(offered, seen.lost, known, down=down, problem=seen.problem)
+            device_health.of_node(
+                offered, seen.lost, known, troubles=troubles, problem=seen.problem
+            )
         )

@@ -1,9 +1,9 @@
 """Who is told of claims and devices, as the settings and the hardware of a node have it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from dra_driver.apps.effects import effect
-from dra_driver.apps.mps import launching, mps_health
+from dra_driver.apps.effects import wiring as effects_wiring
+from dra_driver.apps.mps import mps_health
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import wiring as offering_wiring
 from dra_driver.apps.preparing import fetching
@@ -24,8 +24,7 @@ class Telling:
         on: base.Base,
         source: fetching.ApiClaims,
         offering: offering_wiring.Offering,
-        launcher: launching.Launcher,
-        effects: Sequence[effect.Effect],
+        effects: effects_wiring.Effects,
         *,
         on_health: announcing.OnHealth,
         keep: Callable[[], mps_health.Down],
@@ -43,14 +42,13 @@ class Telling:
             offering.gpus,
             known,
             self.statuses,
-            effects,
+            effects.listed,
             metrics,
             on_health,
-            daemons=lambda: self.health,
+            effects.sharer.health,
         )
-        self.health = mps_health.Health(
-            known, on.locks, launcher, config.mps, on_change=self.announcer.tell_down, keep=keep
-        )
+        self.health = effects.sharer.health
+        self.health.wire(on_change=self.announcer.tell_troubles, keep=keep)
         publisher = offering.publisher
         self.readiness = readiness.Readiness(
             offering.gpus,

@@ -4,9 +4,11 @@ The kubelet tells no two shares of a device apart here (Kubernetes 1.36, `dra-he
 what is wrong with one is wrong with the device, and names the claims.
 """
 
+import collections
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
+from dra_driver.logic.preparing import cdi, reports
 from dra_driver.model import devices, prepared
 
 GONE = "its GPU is not there any more: look at the node's kernel log (dmesg | grep -i xid)"
@@ -18,26 +20,27 @@ def of_node(
     lost: Collection[str],
     known: Iterable[prepared.Record],
     *,
-    down: Mapping[str, str] = MappingProxyType({}),
+    troubles: Mapping[str, reports.Troubles] = MappingProxyType({}),
     problem: str | None = None,
 ) -> dict[str, str | None]:
     """What is wrong with each device, by name; None: nothing.
 
     `offered` are devices that can be handed out, with the names of their whole GPUs; `lost` those
-    whose GPU was there earlier; `down` tells what is wrong with MPS daemons, by domain; `problem`
-    why no GPU answers. Devices that claims have are told of, offered or not.
+    whose GPU was there earlier; `troubles` tells what is wrong with what claims have, by UID;
+    `problem` why no GPU answers. Devices that claims have are told of, offered or not.
     """
     records = sorted(known, key=lambda record: record.uid)
-    troubles = of_gpus(offered, lost, records, problem=problem)
-    for domain in sorted(down):
-        users = [
-            (record, use) for record in records for use in record.sharing.mps
-            if use.domain == domain
-        ]  # fmt: skip
-        claims = ", ".join(f"{record.namespace}/{record.name}" for record, _ in users)
-        for name in {name for _, use in users for name in use.devices}:
-            troubles[name] = troubles[name] or f"{down[domain]} (claims {claims})"
-    return dict(sorted(troubles.items()))
+    found = of_gpus(offered, lost, records, problem=problem)
+    users: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    for record in records:
+        of_claim = troubles.get(record.uid, {})
+        for device in record.devices:
+            trouble = of_claim.get(cdi.device_key(device.device, device.share_id))
+            if trouble is not None:
+                users[device.device, trouble.message].append(f"{record.namespace}/{record.name}")
+    for (name, message), claims in sorted(users.items()):
+        found[name] = found[name] or f"{message} (claims {', '.join(dict.fromkeys(claims))})"
+    return dict(sorted(found.items()))
 
 
 def of_gpus(

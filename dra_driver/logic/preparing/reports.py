@@ -1,5 +1,6 @@
 """What is told of a claim's devices once they are prepared, in the claim's `status.devices`."""
 
+import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -12,6 +13,19 @@ MPS_DAEMON_DOWN = "MpsDaemonDown"
 WRONG_CARD = "WrongCard"
 GPU_LOST = "GpuLost"
 
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why containers cannot count on a device: a reason for machines, and a message for people."""
+
+    reason: str
+    message: str
+
+
+Troubles = Mapping[str, Trouble]
+"""What is wrong with devices of a claim, by device key (`cdi.device_key`)."""
+FINE: Troubles = MappingProxyType({})
+
 Told = Mapping[str, Mapping[str, device_status.Scalar]]
 """`status.devices[].data`, by device key (`cdi.device_key`)."""
 NOTHING: Told = MappingProxyType({})
@@ -19,37 +33,43 @@ NOTHING: Told = MappingProxyType({})
 
 def of_record(
     record: prepared.Record,
-    down: Mapping[str, str] = MappingProxyType({}),
+    troubles: Troubles = FINE,
     gone: Mapping[str, str] = MappingProxyType({}),
     *,
     told: Told = NOTHING,
 ) -> tuple[device_status.DeviceReport, ...]:
     """One report for each device of a completed record.
 
-    `down` tells what is wrong with MPS daemons, by domain, and `gone` why devices cannot be used,
-    by name: their GPU is gone or does not answer. `told` is what else there is to tell of devices.
+    `gone` tells why devices cannot be used, by name: their GPU is gone or does not answer, whatever
+    else there is. `told` is what else there is to tell of devices.
     """
-    troubles = {
-        key: down[use.domain] for use in record.sharing.mps if use.domain in down
-        for key in use.keys
-    }  # fmt: skip
     reports = []
     for device in record.devices:
         lost = gone.get(device.device)
         key = cdi.device_key(device.device, device.share_id)
-        trouble = lost or troubles.get(key)
+        trouble = troubles.get(key) if lost is None else Trouble(GPU_LOST, lost)
         reports.append(
             device_status.DeviceReport(
                 pool=device.pool,
                 device=device.device,
                 ready=trouble is None,
-                reason=GPU_LOST if lost else MPS_DAEMON_DOWN if trouble else PREPARED,
-                message=trouble or "ready for containers",
+                reason=PREPARED if trouble is None else trouble.reason,
+                message="ready for containers" if trouble is None else trouble.message,
                 share_id=device.share_id,
                 data=told.get(key, {}),
             )
         )
     return tuple(reports)
+
+
+def of_daemons(record: prepared.Record, down: Mapping[str, str]) -> Troubles:
+    """What daemons that are down are to a claim; `down` tells by domain what is wrong."""
+    return {
+        key: Trouble(MPS_DAEMON_DOWN, down[use.domain])
+        for use in record.sharing.mps
+        if use.domain in down
+        for key in use.keys
+    }
 
 
 def of_refusal(

@@ -3,7 +3,7 @@
 import effect_claims
 import pytest
 
-from dra_driver.apps.effects import effect
+from dra_driver.apps.effects import effect, sharing
 from dra_driver.model import prepared
 
 CASES = pytest.mark.parametrize("case", effect_claims.CASES.values(), ids=effect_claims.NAMES)
@@ -137,3 +137,28 @@ def test_the_status_of_a_claim_says_what_the_effect_has_to_tell(host, users, cas
     host.prepare(ref)
     told = effect.told(host.effects.listed, host.record(ref))
     assert {key: dict(facts) for key, facts in told.items()} == case.told(host)
+
+
+@CASES
+def test_nothing_is_wrong_with_what_works(host, users, case):
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    for anew in (True, False):
+        assert effect.troubles(host.effects.listed, host.record(ref), anew=anew) == {}
+
+
+def test_what_is_wrong_with_a_device_is_told_as_it_was_seen_last(host, users):
+    case = effect_claims.CASES[sharing.Sharer]
+    ref = users.give(case.device, configs=case.configs)
+    host.prepare(ref)
+    host.kill_supervisor(ref)
+
+    def troubles(*, anew):
+        found = effect.troubles(host.effects.listed, host.record(ref), anew=anew)
+        return {key: trouble.reason for key, trouble in found.items()}
+
+    assert troubles(anew=False) == {}
+    assert troubles(anew=True) == {case.device: "MpsDaemonDown"}
+    assert troubles(anew=False) == {case.device: "MpsDaemonDown"}
+    host.look_after()
+    assert troubles(anew=False) == {}

@@ -47,19 +47,24 @@ class Scene:
         self.writer.start()
         self.health = self.new_health()
 
-    def new_health(self, **options):
-        return mps_health.Health(
+    def new_health(self, keep=dict, **options):
+        made = mps_health.Health(
             self.node.store.records,
             self.node.held,
             self.node.launcher,
             self.node.mps,
-            on_change=self.tell,
             **options,
         )
+        made.wire(on_change=lambda record: self.tell(record, made.told_of(record)), keep=keep)
+        return made
 
     def tell(self, record, down):
         self.told.append((record.uid, bool(down)))
-        self.writer.report(record.ref, reports.of_record(record, down))
+        self.write(record, down)
+
+    def write(self, record, down):
+        troubles = reports.of_daemons(record, down)
+        self.writer.report(record.ref, reports.of_record(record, troubles))
 
     def prepare(self, *results, configs=(), namespace="default"):
         ref = self.cluster.claim(*results, config=configs, namespace=namespace)
@@ -70,7 +75,7 @@ class Scene:
     def report(self, ref):
         """What follows each prepare."""
         record = self.node.record(ref)
-        self.writer.report(ref, reports.of_record(record, self.health.down(record)))
+        self.write(record, self.health.down(record))
 
     def status(self, ref, device=GPU):
         """Status and reason of a device's condition, once all is written."""

@@ -1,6 +1,6 @@
 """What the kubelet is told of devices."""
 
-from dra_driver.logic.preparing import device_health
+from dra_driver.logic.preparing import device_health, reports
 from dra_driver.model import prepared
 
 MIG, OTHER_MIG = "gpu-0-mig-1g10gb-19-6", "gpu-1-mig-1g10gb-19-6"
@@ -21,6 +21,12 @@ def record(*names, uid="u1", **fields):
 def with_daemon(domain, *names, uid="u1"):
     use = prepared.MpsUse(domain=domain, keys=names, devices=names)
     return record(*names, uid=uid, sharing=prepared.Sharing(mps=(use,)))
+
+
+def gone(*known):
+    """All daemons of these claims are."""
+    down = {use.domain: "it is gone" for record in known for use in record.sharing.mps}
+    return {record.uid: reports.of_daemons(record, down) for record in known}
 
 
 def test_all_devices_that_can_be_handed_out_are_told_of_in_order():
@@ -51,18 +57,19 @@ def test_a_claim_s_device_whose_gpu_does_not_answer_cannot_be_used():
 
 def test_a_device_whose_daemon_is_down_is_told_with_the_claims_that_have_it():
     known = [with_daemon("d1", "gpu-0", uid="u2"), with_daemon("d1", "gpu-0", uid="u1")]
-    told = device_health.of_node(OFFERED, (), known, down={"d1": "it is gone"})
+    told = device_health.of_node(OFFERED, (), known, troubles=gone(*known))
     assert told == {"gpu-0": "it is gone (claims team-a/claim-u1, team-a/claim-u2)", MIG: None}
 
 
 def test_a_gpu_that_is_gone_is_told_before_a_daemon_that_went_with_it():
     known = [with_daemon("d1", "gpu-1")]
-    told = device_health.of_node(OFFERED, ("gpu-1",), known, down={"d1": "it is gone"})
+    told = device_health.of_node(OFFERED, ("gpu-1",), known, troubles=gone(*known))
     assert told["gpu-1"] == device_health.GONE
 
 
 def test_a_daemon_that_no_claim_has_any_more_is_nothing():
-    assert device_health.of_node(OFFERED, (), (), down={"d1": "it is gone"}) == {
+    troubles = gone(with_daemon("d1", "gpu-0"))
+    assert device_health.of_node(OFFERED, (), (), troubles=troubles) == {
         "gpu-0": None,
         MIG: None,
     }

@@ -43,6 +43,9 @@ def test_a_claim_without_devices_has_nothing_to_tell():
     assert reports.of_record(record()) == ()
 
 
+GONE = {"d2": "it is gone", "d3": "another claim's"}
+
+
 def use(domain, *keys):
     return prepared.MpsUse(domain=domain, keys=keys, devices=("gpu-0",))
 
@@ -51,7 +54,7 @@ def test_of_two_shares_of_a_device_only_that_whose_daemon_is_down_is_not_ready()
     sharing = prepared.Sharing(mps=(use("d1", "gpu-0-s1"), use("d2", "gpu-0-s2")))
     both = record(device("gpu-0", share_id="s1"), device("gpu-0", share_id="s2"), sharing=sharing)
 
-    told = reports.of_record(both, {"d2": "it is gone", "d3": "another claim's"})
+    told = reports.of_record(both, reports.of_daemons(both, GONE))
 
     assert [(one.share_id, one.ready, one.reason, one.message) for one in told] == [
         ("s1", True, "Prepared", "ready for containers"),
@@ -63,7 +66,8 @@ def test_a_device_whose_gpu_is_gone_is_not_ready_whatever_its_daemon_does():
     sharing = prepared.Sharing(mps=(use("d1", "gpu-0", "gpu-1"),))
     both = record(device("gpu-0"), device("gpu-1"), device("gpu-2"), sharing=sharing)
 
-    told = reports.of_record(both, {"d1": "it is down"}, {"gpu-0": "it is lost", "gpu-9": "x"})
+    down = reports.of_daemons(both, {"d1": "it is down"})
+    told = reports.of_record(both, down, {"gpu-0": "it is lost", "gpu-9": "x"})
 
     assert [(one.ready, one.reason, one.message) for one in told] == [
         (False, "GpuLost", "it is lost"),
@@ -76,7 +80,7 @@ def test_all_devices_of_a_daemon_that_is_down_are_not_ready():
     sharing = prepared.Sharing(mps=(use("d1", "gpu-0", "gpu-1"),))
     three = record(device("gpu-0"), device("gpu-1"), device("gpu-2"), sharing=sharing)
 
-    told = reports.of_record(three, {"d1": "it is gone"})
+    told = reports.of_record(three, reports.of_daemons(three, {"d1": "it is gone"}))
 
     assert [one.ready for one in told] == [False, False, True]
 
