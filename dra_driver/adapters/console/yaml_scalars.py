@@ -24,6 +24,8 @@ _INTEGER = re.compile(
     re.ASCII,
 )
 _BASES = {"hex": 16, "octal": 8, "binary": 2, "old": 8, "decimal": 10}
+_SIGNED_BINARY = re.compile(r"0b[+-][01]+")
+"""Go's `strconv.ParseInt`, which is given what follows `0b`, takes a sign there."""
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _UNDERSCORES = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _MOST_DIGITS = 400
@@ -130,6 +132,9 @@ def _number(text: str) -> int | float | None:
     text = _UNDERSCORES.sub("", text) if text[0] == "." else text.replace("_", "")
     if len(text) > _MOST_DIGITS:
         return None
+    if _SIGNED_BINARY.fullmatch(text):
+        number = int(text.removeprefix("0b"), 2)
+        return number if -_TOO_LARGE <= number < _TOO_LARGE else None
     if found := _INTEGER.fullmatch(text):
         base = str(found.lastgroup)
         number = int(found[base] or "0", _BASES[base])

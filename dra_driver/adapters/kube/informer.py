@@ -7,6 +7,7 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
+from dra_driver.adapters.system import workers
 from dra_driver.model import backoff
 
 Json = dict[str, Any]
@@ -55,25 +56,29 @@ class Informer:
         self._version = 0
         self._lock = threading.Condition()
         self._synced = threading.Event()
-        self._stop = threading.Event()
         self._watch: kube.Watch | None = None
-        self._thread = threading.Thread(
-            target=self._run, name=f"informer-{resource.plural}", daemon=True
+        self._worker = workers.Worker(
+            f"informer-{resource.plural}", self._run, end_seconds=kube.REQUEST_TIMEOUT + 1
         )
 
     def start(self) -> None:
         """Begin to list and watch."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """End the watch and wait for the thread."""
-        self._stop.set()
+        self._worker.end(self._end_watch)
+
+    def _end_watch(self) -> None:
         with self._lock:
             watch = self._watch
         if watch is not None:
             watch.stop()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout=kube.REQUEST_TIMEOUT + 1)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it lists and watches."""
+        return self._worker.is_alive
 
     def wait_synced(self, timeout: float) -> bool:
         """Whether the first list has arrived within `timeout` seconds."""
@@ -102,7 +107,7 @@ class Informer:
 
     def _run(self) -> None:
         tries = backoff.Backoff(backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF), self.chance)
-        while not self._stop.is_set():
+        while not self._worker.is_ending():
             try:
                 version = self._relist()
                 self._on_list()
@@ -114,11 +119,11 @@ class Informer:
                 self._pause()
             except Exception as error:  # noqa: BLE001 - a thread that ends leaves a stale copy
                 self._on_error(error if isinstance(error, errors.DriverError) else _odd(error))
-                self._stop.wait(tries.failed(error))
+                self._worker.pause(tries.failed(error))
 
     def _pause(self) -> None:
         schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
-        self._stop.wait(schedule.pause(1, chance=self.chance()))
+        self._worker.pause(schedule.pause(1, chance=self.chance()))
 
     def _relist(self) -> str:
         items, version = self._client.list(self._resource, self._namespace, **self._selectors)
@@ -137,13 +142,13 @@ class Informer:
 
     def _follow(self, version: str) -> None:
         """Watch on and on from `version`; an ended watch goes on where it stopped."""
-        while not self._stop.is_set():
+        while not self._worker.is_ending():
             watch = self._client.watch(
                 self._resource, self._namespace, resource_version=version, **self._selectors
             )
             with self._lock:
                 self._watch = watch
-            if self._stop.is_set():
+            if self._worker.is_ending():
                 watch.stop()
             silent = True
             for kind, item in watch:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
 from dra_driver.adapters.mps import mps_domain, mps_local
-from dra_driver.adapters.system import locks, patience
+from dra_driver.adapters.system import locks, patience, workers
 from dra_driver.apps.mps import launching
 from dra_driver.logic.preparing import planning
 from dra_driver.model import mps, prepared
@@ -24,7 +24,6 @@ LOCK_SECONDS = 1.0
 """How long a claim on the same GPU may be busy; what it does is seen by the next look."""
 BRING_UP_SECONDS = 10.0
 """How long the API server, and a pod that ends, may take."""
-STOP_SECONDS = 10.0
 
 Down = Mapping[str, str]
 """What is wrong with daemons, by domain."""
@@ -54,8 +53,7 @@ class Health:
         self._guard = threading.Lock()
         self._told: dict[str, Down] = {}
         self._problems: dict[str, str] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mps-health", daemon=True)
+        self._worker = workers.Worker("mps-health", self._run)
 
     def wire(
         self, *, on_change: Callable[[prepared.Record], None], keep: Callable[[], Down] = dict
@@ -72,13 +70,11 @@ class Health:
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop looking."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._worker.end()
 
     @property
     def told(self) -> Down:
@@ -103,7 +99,7 @@ class Health:
         """Look at all daemons once, and start again those that are gone; whether all are ready."""
         down: dict[str, str | None] = {}
         for domain, users in _users(self._prepared()).items():
-            if self._stop.is_set():
+            if self._worker.is_ending():
                 break
             down[domain] = None
             if self._trouble(domain) is not None:
@@ -121,7 +117,7 @@ class Health:
 
     def _run(self) -> None:
         pause, next_pause = self._interval, FIRST_PAUSE
-        while not self._stop.wait(pause):
+        while not self._worker.pause(pause):
             pause = self._interval
             try:
                 if self.look():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files
+from dra_driver.adapters.system import workers
 from dra_driver.model import mps
 
 FIRST_PAUSE = 0.5
@@ -19,7 +20,6 @@ FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
 LONG = 600.0
 """Seconds of one wait for a change."""
-STOP_SECONDS = 10.0
 
 
 class Sweeper:
@@ -45,24 +45,19 @@ class Sweeper:
         self._making: collections.Counter[str] = collections.Counter()
         self._marked: collections.Counter[str] = collections.Counter()
         self._told: dict[str, str] = {}
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mps-sweeper", daemon=True)
+        self._worker = workers.Worker("mps-sweeper", self._run)
 
     def start(self) -> None:
         """Begin to sweep."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop; marks stay."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._worker.end()
 
     def changed(self) -> None:
         """A daemon may not be wanted any more."""
-        self._wake.set()
+        self._worker.wake()
 
     def mark(self, domain: str, want: Callable[[], None] = lambda: None) -> None:
         """Remember that the domain has, or is about to have, a pod; `want` makes it wanted.
@@ -96,7 +91,7 @@ class Sweeper:
         """Look at all marks once; whether no pod is left that nobody wants."""
         is_clean = True
         for domain in sorted(files.names(self._directory)):
-            if self._stop.is_set():
+            if self._worker.is_ending():
                 return False
             if mps.is_id(domain) and not self._is_wanted(domain):
                 is_clean = self._swept(domain) and is_clean
@@ -130,8 +125,8 @@ class Sweeper:
 
     def _run(self) -> None:
         pause = FIRST_PAUSE
-        while not self._stop.is_set():
-            self._wake.clear()
+        while not self._worker.is_ending():
+            self._worker.heed()
             is_clean = False
             try:
                 is_clean = self.sweep()
@@ -139,9 +134,7 @@ class Sweeper:
                 self._log.exception("deleting pods of MPS daemons failed unexpectedly")
             if is_clean:
                 pause = FIRST_PAUSE
-                # What woke it for the end may have been cleared above.
-                if not self._stop.is_set():
-                    self._wake.wait(LONG)
+                self._worker.rest(LONG)
             else:
-                self._wake.wait(pause)
+                self._worker.rest(pause)
                 pause = min(pause * 2, LAST_PAUSE)

@@ -9,13 +9,12 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers
 from dra_driver.adapters.nvml import nvml
-from dra_driver.adapters.system import sysfs
+from dra_driver.adapters.system import sysfs, workers
 from dra_driver.apps.offering import names
 from dra_driver.logic.offering import catalog, naming, sightings
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, devices, mig, shares
 
-STOP_SECONDS = 10.0
 """How long a look that has begun may take when it is to stop; NVML may hang on a sick card."""
 LOOK_AGAIN = 1.0
 """Seconds until a look is confirmed that something has failed at, at most."""
@@ -150,18 +149,15 @@ class Inventory:
         self._odd_since: float | None = None
         self._snapshot = Snapshot()
         self._first = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="inventory", daemon=True)
+        self._worker = workers.Worker("inventory", self._run)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop looking."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._worker.end()
 
     def wait_first(self, seconds: float) -> bool:
         """Whether a first look is done within `seconds`."""
@@ -217,13 +213,13 @@ class Inventory:
         return after
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self._worker.is_ending():
             try:
                 self.look()
             except Exception:  # noqa: BLE001 - a thread that ends would see no GPU ever again
                 self._log.exception("looking for GPUs failed unexpectedly")
             soon = self._known.doubts or not self._first.is_set()
-            self._stop.wait(self._patience if soon else self._interval)
+            self._worker.pause(self._patience if soon else self._interval)
 
     def _see(self, before: Snapshot) -> Snapshot | None:
         """What counts from now on; None where a first look has to be confirmed.

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import informer, kube
+from dra_driver.adapters.system import workers
 from dra_driver.apps.node import counter_support
 from dra_driver.apps.offering import slice_writer
 from dra_driver.logic.offering import publishing
@@ -82,8 +83,6 @@ class Publisher:
         self._chance = chance
         self._log = telemetry.logger("publisher")
         self._counters = counter_support.CounterSupport(client)
-        self._wake = threading.Event()
-        self._stop = threading.Event()
         self._published = threading.Event()
         self._withdrawn = threading.Event()
         self._relisted = threading.Event()
@@ -96,24 +95,21 @@ class Publisher:
         self._desired: tuple[publishing.Json, ...] | None = None
         self._settled: tuple[object, ...] = ()
         self._published_then: tuple[_Versions, Sequence[slices.Device]] = ((), ())
-        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+        self._worker = workers.Worker("publisher", self._run, end_seconds=kube.REQUEST_TIMEOUT + 1)
 
     def start(self) -> None:
         """Begin to publish."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop; the slices stay."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=kube.REQUEST_TIMEOUT + 1)
+        self._worker.end()
         if self._informer is not None:
             self._informer.stop()
 
     def changed(self) -> None:
         """What is wanted may have changed."""
-        self._wake.set()
+        self._worker.wake()
 
     def wait_published(self, seconds: float) -> bool:
         """Whether all that is wanted has been seen to be there within `seconds`."""
@@ -139,8 +135,8 @@ class Publisher:
         tries = backoff.Backoff(schedule, self._chance)
         rewrites = 0
         last_rewrite = 0.0
-        while not self._stop.is_set():
-            self._wake.clear()
+        while not self._worker.is_ending():
+            self._worker.heed()
             rewritten = self._attempt(tries)
             if rewritten is None:
                 continue
@@ -149,11 +145,10 @@ class Publisher:
                 rewrites = rewrites + 1 if now - last_rewrite < QUIET else 0
                 # Someone else who keeps rewriting our slices must not make both of us spin.
                 if rewrites > 5:
-                    self._stop.wait(schedule.pause(rewrites - 4, chance=self._chance()))
+                    self._worker.pause(schedule.pause(rewrites - 4, chance=self._chance()))
                 last_rewrite = time.monotonic()
-            # What woke it for the end may have been cleared above.
-            if not self._stop.wait(PAUSE):
-                self._wake.wait(LOOK_AGAIN)
+            self._worker.pause(PAUSE)
+            self._worker.rest(LOOK_AGAIN)
 
     def _attempt(self, tries: backoff.Backoff) -> bool | None:
         """Whether the same had to be written once more; None where it failed, after a pause."""
@@ -173,7 +168,7 @@ class Publisher:
             tries.worked()
             return rewritten
         self._on_error()
-        self._stop.wait(pause)
+        self._worker.pause(pause)
         return None
 
     def _tell_failure(self, reason: str, pause: float) -> None:
@@ -209,7 +204,7 @@ class Publisher:
         self._informer = informer.Informer(
             self._client,
             self._writer.resource,
-            on_change=lambda *_: self._wake.set(),
+            on_change=lambda *_: self._worker.wake(),
             on_error=self._watch_failed,
             on_list=self._listed_anew,
             field_selector=self._selector,
@@ -220,13 +215,13 @@ class Publisher:
     def _listed_anew(self) -> None:
         """The watch was lost: the server may have been started anew, with other feature gates."""
         self._relisted.set()
-        self._wake.set()
+        self._worker.wake()
 
     def _watch_failed(self, error: errors.DriverError) -> None:
         self._log.debug("watch of ResourceSlices", reason=str(error))
         if isinstance(error, kube.NotFound):
             self._withdrawn.set()
-            self._wake.set()
+            self._worker.wake()
 
     def _read_owner(self) -> publishing.Owner:
         identity = self._identity

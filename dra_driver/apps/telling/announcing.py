@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
+from dra_driver.adapters.system import workers
 from dra_driver.apps.effects import effect
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory
@@ -20,7 +21,6 @@ OnHealth = Callable[[Mapping[str, str | None]], None]
 
 SETTLING = 0.02
 """Seconds in which further changes are told together with the first one."""
-STOP_SECONDS = 5.0
 
 
 class Announcer:
@@ -50,21 +50,16 @@ class Announcer:
         self._gpu_health = gpu_health.GpuHealth(gpus, on_change=self._gone)
         self._telling = threading.Lock()
         self._reporting = threading.Lock()
-        self._is_to_tell = threading.Event()
-        self._stop = threading.Event()
         self._log = telemetry.logger("announcer")
-        self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
+        self._worker = workers.Worker("announcer", self._run)
 
     def start(self) -> None:
         """Begin to tell of changes."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop."""
-        self._stop.set()
-        self._is_to_tell.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._worker.end()
 
     def known(self) -> list[prepared.Record]:
         """The claims that are remembered."""
@@ -75,14 +70,14 @@ class Announcer:
 
         Calls of the kubelet do not wait for that.
         """
-        self._is_to_tell.set()
+        self._worker.wake()
 
     def _run(self) -> None:
         while True:
-            self._is_to_tell.wait()
-            if self._stop.wait(SETTLING):
+            self._worker.rest()
+            if self._worker.pause(SETTLING):
                 return
-            self._is_to_tell.clear()
+            self._worker.heed()
             try:
                 self._tell()
             except errors.DriverError as error:

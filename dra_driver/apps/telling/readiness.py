@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from dra_driver import telemetry
+from dra_driver.adapters.system import workers
 from dra_driver.apps.offering import inventory
 from dra_driver.model import devices
 
@@ -55,44 +56,46 @@ class Readiness:
         self._left_out = left_out
         self._log = telemetry.logger("readiness")
         self._doubted = threading.Event()
-        self._wake = threading.Event()
-        self._stop = threading.Event()
         self._cluster: str | None = None
         self._told: str | None = None
-        self._thread = threading.Thread(target=self._run, name="readiness", daemon=True)
+        # What is asked of the API server is not waited for.
+        self._worker = workers.Worker("readiness", self._run, end_seconds=0)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop; a question that was asked is not waited for."""
-        self._stop.set()
-        self._wake.set()
+        self._worker.end()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it looks, or is at its last question."""
+        return self._worker.is_alive
 
     def changed(self) -> None:
         """What there is may have changed."""
-        self._wake.set()
+        self._worker.wake()
 
     def doubt(self) -> None:
         """Slices could not be published: ask why."""
         self._doubted.set()
-        self._wake.set()
+        self._worker.wake()
 
     def hindrance(self) -> str | None:
         """What is waited for now, with what to do about it; None if that is nothing."""
         return self._known() or (None if self._published() else _UNPUBLISHED)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.clear()
+        while not self._worker.is_ending():
+            self._worker.heed()
             try:
                 self._look()
             except Exception:  # noqa: BLE001 - a thread that ends would never tell anything again
                 self._log.exception("looking for what is missing failed unexpectedly")
-            # What woke it for the end may have been cleared above.
-            if not self._stop.wait(PAUSE):
-                self._wake.wait(LOOK_AGAIN)
+            self._worker.pause(PAUSE)
+            self._worker.rest(LOOK_AGAIN)
 
     def _look(self) -> None:
         if self._doubted.is_set():

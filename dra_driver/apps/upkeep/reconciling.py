@@ -14,7 +14,7 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
-from dra_driver.adapters.system import patience
+from dra_driver.adapters.system import patience, workers
 from dra_driver.logic.preparing import planning, staleness
 from dra_driver.model import backoff, claims, prepared
 
@@ -28,7 +28,6 @@ AFTER_FAILURE = 30.0
 """Seconds until the next look after one that failed, at most."""
 ANSWER_SECONDS = 5.0
 """How long the API server may take to tell of one claim."""
-STOP_SECONDS = 10.0
 
 
 class ClaimSource(Protocol):
@@ -174,8 +173,7 @@ class Reconciler:
         self._suspects: Mapping[str, staleness.Suspect] = {}
         self._named: Mapping[str, claims.ClaimRef] = {}
         self._problem: str | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+        self._worker = workers.Worker("reconciler", self._run)
 
     @property
     def kept(self) -> int:
@@ -184,13 +182,11 @@ class Reconciler:
 
     def start(self) -> None:
         """Begin to look, after `first_pause`."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop looking."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._worker.end()
 
     def first_pause(self) -> float:
         """Seconds from the start to the first look: none where something waits for a list.
@@ -213,7 +209,7 @@ class Reconciler:
     def _run(self) -> None:
         step = self.first_pause
         tries = backoff.Backoff(backoff.Schedule(AFTER_FAILURE, AFTER_FAILURE), self._pace.chance)
-        while not self._stop.is_set():
+        while not self._worker.is_ending():
             try:
                 pause = step()
                 self._problem = None
@@ -229,7 +225,7 @@ class Reconciler:
                 pause = tries.failed()
                 self._log.exception("comparing records with claims failed unexpectedly")
             step = self.look
-            self._stop.wait(min(pause, self._pace.interval))
+            self._worker.pause(min(pause, self._pace.interval))
 
     def _look(self) -> float:
         self._orphans.settle()
@@ -290,7 +286,7 @@ class Reconciler:
         due = staleness.due(stale, now=now, grace=self._pace.grace)
         self._kept = {uid: users for uid, users in self._kept.items() if uid in stale}
         for suspect in due:
-            if not self._stop.is_set() and not self._is_kept(suspect):
+            if not self._worker.is_ending() and not self._is_kept(suspect):
                 self._act(suspect)
         waits = self._kept or len(stale) > len(due)
         return self._pace.grace if waits else self._pace.interval

@@ -3,16 +3,15 @@
 What is damaged, lost or left over while the driver runs does not wait for its next start.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 
 from dra_driver import errors, telemetry
+from dra_driver.adapters.system import workers
 
 INTERVAL = 10.0
 """Seconds between two looks. One that finds nothing lists two directories."""
 SELDOM = 6
 """Every so many looks, what costs more is looked at too."""
-STOP_SECONDS = 10.0
 
 Task = Callable[[], None]
 
@@ -29,23 +28,20 @@ class Upkeep:
         self._interval = interval
         self._told: dict[Task, str] = {}
         self._log = telemetry.logger("upkeep")
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        self._worker = workers.Worker("upkeep", self._run)
 
     def start(self) -> None:
         """Begin, after a first pause: the start has put everything in order."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._worker.end()
 
     def look(self, tasks: Sequence[Task]) -> None:
         """Do tasks once."""
         for task in tasks:
-            if self._stop.is_set():
+            if self._worker.is_ending():
                 return
             try:
                 task()
@@ -59,6 +55,6 @@ class Upkeep:
 
     def _run(self) -> None:
         looks = 0
-        while not self._stop.wait(self._interval):
+        while not self._worker.pause(self._interval):
             looks += 1
             self.look([*self._often, *(self._seldom if looks % SELDOM == 0 else ())])

@@ -6,13 +6,13 @@ import contextlib
 import datetime as dt
 import pathlib
 import random
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import certificates, tls
+from dra_driver.adapters.system import workers
 from dra_driver.model import backoff
 from dra_driver.settings import webhook as webhook_settings
 
@@ -200,17 +200,15 @@ class Keeper:
         self._seconds = seconds
         self._log = telemetry.logger("certificates")
         self._served: tuple[bytes, bytes] | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
+        self._worker = workers.Worker("certificates", self._run, end_seconds=kube.REQUEST_TIMEOUT)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Look no more."""
-        self._stop.set()
-        self._thread.join(kube.REQUEST_TIMEOUT)
+        self._worker.end()
 
     def look(self) -> None:
         """Serve what the source has, if it is not served yet.
@@ -230,7 +228,7 @@ class Keeper:
     def _run(self) -> None:
         first = min(FIRST_BACKOFF, self._seconds)
         tries = backoff.Backoff(backoff.Schedule(first, self._seconds), self._chance)
-        while not self._stop.is_set():
+        while not self._worker.is_ending():
             pause = self._seconds
             try:
                 self.look()
@@ -240,4 +238,4 @@ class Keeper:
                 reason = str(error) if expected else f"{type(error).__name__}: {error}"
                 pause = tries.failed(error)
                 self._log.error("certificate could not be renewed", reason=reason, again_in=pause)
-            self._stop.wait(pause)
+            self._worker.pause(pause)

@@ -128,6 +128,15 @@ def test_json_is_what_kubectl_takes_it_for(tmp_path, value):
     assert_same(path, f'\n {{{head}, "data": {value}}}\n')
 
 
+def test_a_sign_behind_the_prefix_of_a_binary_number_is_its_sign(tmp_path):
+    most = "1" * 63
+    texts = ["0b+0", "0b-1", "0b_-1_0", "0b+", "-0b+1", "0B+1", "0x+1", f"0b+{most}", f"0b+{most}1"]
+    lines = "".join(f"- {text}\n" for text in texts)
+    found = assert_same(tmp_path / "file.yaml", f"{OBJECT}data:\n{lines}")
+    numbers = [0, -1, -2, "0b+", "-0b+1", "0B+1", "0x+1", 2**63 - 1]
+    assert found == [*numbers, f"0b+{most}1"]
+
+
 PIECES = st.sampled_from(
     [*"0123456789+-._xobeE:~", "0x", "0b", "0o", "1_", "inf", "nan", "yes", "T"]
 )

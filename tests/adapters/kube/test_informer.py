@@ -70,7 +70,7 @@ def watching(api):
     yield start
     for watcher in made:
         watcher.informer.stop()
-    assert not [watcher for watcher in made if watcher.informer._thread.is_alive()]
+    assert not [watcher for watcher in made if watcher.informer.is_alive]
 
 
 def test_what_is_there_and_what_changes_is_told_in_order(api, watching):
@@ -322,7 +322,7 @@ def test_stop_returns_at_once_while_the_watch_is_idle(api):
     watcher = Watcher(api)
     polling.until(lambda: api.store.watch_count() == 1)
     watcher.informer.stop()
-    assert not watcher.informer._thread.is_alive()
+    assert not watcher.informer.is_alive
     polling.until(lambda: api.store.watch_count() == 0)
 
 
@@ -331,7 +331,7 @@ def test_stop_returns_at_once_while_the_server_is_away(api):
     watcher = Watcher(api)
     watcher.errors.get(timeout=60)
     watcher.informer.stop()
-    assert not watcher.informer._thread.is_alive()
+    assert not watcher.informer.is_alive
 
 
 def test_stop_is_fine_before_start_and_twice_and_from_within(api):
@@ -347,7 +347,7 @@ def test_stop_is_fine_before_start_and_twice_and_from_within(api):
     api.put("a")
     assert stopped.wait(60)
     made.stop()
-    assert not made._thread.is_alive()
+    assert not made.is_alive
 
 
 def _end_watches(api):

@@ -1,7 +1,5 @@
 """How long an informer waits before it asks the API server again."""
 
-import threading
-
 import polling
 import pytest
 import served_api
@@ -18,28 +16,22 @@ def api(tmp_path):
     made.close()
 
 
-class Pauses(threading.Event):
-    """Takes the place of an informer's stop: its pauses are noted, and take no time."""
-
-    def __init__(self):
-        super().__init__()
-        self.noted = []
-
-    def wait(self, timeout=None):
-        self.noted.append(timeout)
-        return super().wait(0)
-
-
 def pauses_until(api, condition):
-    """The pauses of an informer that has ended, after this was true."""
-    made, pauses = informer.Informer(api.client, CONFIG_MAPS), Pauses()
+    """The pauses of an informer that has ended, after this was true; they take no time."""
+    made, noted = informer.Informer(api.client, CONFIG_MAPS), []
+    pause = made._worker.pause
+
+    def pass_over(seconds):
+        noted.append(seconds)
+        return pause(0)
+
     made.chance = lambda: 1.0
-    made._stop = pauses
+    made._worker.pause = pass_over
     made.start()
-    polling.until(lambda: condition(pauses.noted))
+    polling.until(lambda: condition(noted))
     made.stop()
-    assert not made._thread.is_alive()
-    return pauses.noted
+    assert not made.is_alive
+    return noted
 
 
 def test_the_pauses_between_tries_double_up_to_a_limit(api, monkeypatch):

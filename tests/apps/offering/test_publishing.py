@@ -348,23 +348,6 @@ def test_what_has_not_changed_is_not_written_out_and_compared_again(own_cluster,
     publisher.stop()
 
 
-def test_a_stop_at_the_moment_of_a_look_is_not_slept_through(own_cluster, monkeypatch):
-    monkeypatch.setattr(publishing, "LOOK_AGAIN", 10 * api_cluster.DEADLINE)
-    publisher = in_this_process(own_cluster, lambda *_: None)
-    clear = publisher._wake.clear
-
-    def stopped_meanwhile():
-        publisher._stop.set()
-        publisher._wake.set()
-        clear()
-
-    monkeypatch.setattr(publisher._wake, "clear", stopped_meanwhile)
-    publisher.start()
-    publisher._thread.join(api_cluster.DEADLINE)
-    assert not publisher._thread.is_alive()
-    publisher.stop()
-
-
 def test_an_outage_is_told_anew_though_nothing_was_written_since_the_last_one(
     own_cluster, monkeypatch
 ):

@@ -58,9 +58,7 @@ def scene(own_machine, own_cluster):
     yield made
     made.agent.stop()
     # What it still says is said in this test, and not in the next one.
-    thread = made.agent._telling.readiness._thread
-    if thread.is_alive():
-        thread.join(api_cluster.DEADLINE)
+    polling.until(lambda: not made.agent._telling.readiness.is_alive)
 
 
 def test_what_changes_while_changes_are_told_is_told_too(scene, monkeypatch):

@@ -4,6 +4,7 @@ import threading
 import types
 
 import api_cluster
+import polling
 import pytest
 import structlog.testing
 
@@ -59,8 +60,7 @@ def node(monkeypatch):
     yield made
     made.readiness.stop()
     # What it still says is said in this test, and not in the next one.
-    if made.readiness._thread.is_alive():
-        made.readiness._thread.join(api_cluster.DEADLINE)
+    polling.until(lambda: not made.readiness.is_alive)
 
 
 @pytest.fixture
@@ -176,17 +176,3 @@ def test_a_look_that_goes_wrong_is_not_the_last(node, log):
         api_cluster.wait_for(lambda count=count: node.questions == count, "a question")
     node.wait_looks(1)
     assert {line["event"] for line in log} == {"looking for what is missing failed unexpectedly"}
-
-
-def test_a_stop_at_the_moment_of_a_look_is_not_slept_through(node, monkeypatch):
-    monkeypatch.setattr(readiness, "LOOK_AGAIN", 10 * api_cluster.DEADLINE)
-    clear = node.readiness._wake.clear
-
-    def stopped_meanwhile():
-        node.readiness.stop()
-        clear()
-
-    monkeypatch.setattr(node.readiness._wake, "clear", stopped_meanwhile)
-    node.readiness.start()
-    node.readiness._thread.join(api_cluster.DEADLINE)
-    assert not node.readiness._thread.is_alive()
