@@ -152,7 +152,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _mps_daemon(options: argparse.Namespace) -> int:
     if options.check:
-        from dra_driver.apps.doctor import mps_check  # noqa: PLC0415 - only what a command needs
+        from dra_driver.apps.mps import mps_check  # noqa: PLC0415 - only what a command needs
 
         mps_check.check(options.file)
         return 0

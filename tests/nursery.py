@@ -4,11 +4,9 @@ A Python program of the driver takes half a second to load, and tests of sharing
 them: supervisors of MPS daemons, and the stand-in for `nvidia-smi`. What runs is the same code, in
 a process of its own, which writes where its caller writes and ends with the same status.
 
-Run as a file it is the caller's side: `nursery.py SOCKET PROGRAM ARGUMENT...`. It imports only the
-standard library.
+`nursery_call.py` is the caller's side.
 """
 
-import json
 import os
 import pathlib
 import signal
@@ -16,6 +14,7 @@ import socket
 import subprocess
 import sys
 
+CALLER = pathlib.Path(__file__).with_name("nursery_call.py")
 _MESSAGE_BYTES = 65536
 _PR_SET_PDEATHSIG = 1
 
@@ -36,7 +35,7 @@ class Nursery:
 
     def command(self, program: str) -> list[str]:
         """What runs a program, `supervisor` or `nvidia-smi`, before its arguments."""
-        return [sys.executable, "-I", "-S", __file__, str(self.socket), program]
+        return [sys.executable, "-I", "-S", str(CALLER), str(self.socket), program]
 
     def close(self) -> None:
         self._process.kill()
@@ -77,17 +76,18 @@ def serve(path: str) -> None:
 
 def _run(connection, programs) -> int:
     text, descriptors, _flags, _address = socket.recv_fds(connection, _MESSAGE_BYTES, 2)
-    asked = json.loads(text)
+    program, count, *texts = text.decode().removesuffix("\0").split("\0")
+    arguments, variables = texts[: int(count)], texts[int(count) :]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     for target, descriptor in enumerate(descriptors, start=1):
         os.dup2(descriptor, target)
         os.close(descriptor)
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(variable.split("=", 1) for variable in variables)
     status = 1
     try:
-        status = programs[asked["program"]](asked["arguments"])
+        status = programs[program](arguments)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
@@ -97,17 +97,5 @@ def _run(connection, programs) -> int:
     return status
 
 
-def call(path: str, program: str, arguments: list[str]) -> int:
-    """Have a program run; its exit status, 137 if it was killed."""
-    asked = {"program": program, "arguments": arguments, "environment": dict(os.environ)}
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        socket.send_fds(connection, [json.dumps(asked).encode()], [1, 2])
-        answer = connection.recv(1)
-    return answer[0] if answer else 137
-
-
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        serve(sys.argv[1])
-    sys.exit(call(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    serve(sys.argv[1])

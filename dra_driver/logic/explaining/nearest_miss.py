@@ -50,7 +50,7 @@ class Found:
 def find(plan: demand.Plan, spots: Sequence[Spot], snapshot: snapshots.Snapshot) -> Found:
     """What would make the plan fit on one of these nodes."""
     trials = _Trials(changes.Setting(plan, spots, snapshot), MAX_TRIALS)
-    found = [miss for kind in _KINDS for miss in kind(trials)]
+    found = [miss for kind in _ALONE for miss in kind(trials)]
     unique: dict[str, Miss] = {}
     for miss in found:
         unique.setdefault(miss.change, miss)
@@ -215,7 +215,7 @@ def _each(
     return tried
 
 
-_KINDS: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (
+_ALONE: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (
     _selectors,
     _holders,
     _each(change_kinds.device_taints),
@@ -224,6 +224,7 @@ _KINDS: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (
     _first(change_kinds.counts),
     _classes,
 )
+"""How each of `change_kinds.KINDS` is tried and told where one change is enough."""
 
 _Value = tuple[type, slices.AttributeValue]
 """With its type: 1 and true are different values."""

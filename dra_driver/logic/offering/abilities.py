@@ -1,4 +1,5 @@
-"""What can be done with a GPU, by what is known of it, and why not.
+"""What can be done with a GPU, by what is known of it, and why not: MPS, time slices, MIG, and
+whether its MIG mode changes at run time or needs a reset.
 
 What is told of an ability here is what is published, what is offered, and what a claim is refused
 for. Sources: NVIDIA's comparison of concurrency mechanisms (MPS from compute capability 3.5 on,

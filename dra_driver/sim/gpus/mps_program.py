@@ -1,7 +1,7 @@
 """A stand-in for `nvidia-cuda-mps-control`; `cuda_program` has the programs that connect to it.
 
-Run as a file it is the program: `-M -f`, `-M -d`, or commands on standard input; it imports only
-the standard library, since it is started for each question. What it answers, and how, is what the
+Run as a file it is the program with flags: `-M -f`, `-M -d`; it imports only the standard library.
+Without flags the program is `mps_question`. What the daemon answers, and how, is what the
 real one of driver 580 was seen to do, except that it does not insist on being root for `-M`.
 Like the real one it forgets its limits when it ends, and takes its servers, which are processes,
 with it. Like the real one it speaks first on each connection, and waits for the other end, however
@@ -36,7 +36,10 @@ _MIB = 1024**2
 _UNITS = {"K": 1024, "M": _MIB, "G": 1024 * _MIB, "B": 1}
 _ANSWER_SECONDS = 60
 MESSAGE_BYTES = 65536
+# As in `mps_question`, which a program that is one file cannot import.
 _GREETING = b"OUTBHELL\0"
+_PERSON = b"PERSON\n"
+_ANSWER = b"ANSWER\n"
 _PERCENTAGE_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
@@ -48,8 +51,10 @@ def install(root: pathlib.Path, gpus: pathlib.Path | None = None) -> pathlib.Pat
     # A daemon may be starting from it at this moment.
     aside = path.with_name(f".{NAME}.{os.getpid()}")
     known = "" if gpus is None else f"export {_GPUS_VARIABLE}={shlex.quote(str(gpus.resolve()))}\n"
-    program = f'"{sys.executable}" -I -S "{pathlib.Path(__file__).resolve()}"'
-    aside.write_text(f'#!/bin/sh\n{known}exec {program} "$@"\n', encoding="utf-8")
+    here = pathlib.Path(__file__).resolve()
+    python, question = f'"{sys.executable}" -I -S', here.with_name("mps_question.py")
+    script = f'[ $# -gt 0 ] || exec {python} "{question}"\nexec {python} "{here}" "$@"\n'
+    aside.write_text(f"#!/bin/sh\n{known}{script}", encoding="utf-8")
     aside.chmod(0o755)
     aside.rename(path)
     return path
@@ -129,7 +134,7 @@ class Daemon:
                 key.data(key.fileobj)
         self._drop_server()
         if self._quitter is not None:
-            _answer(self._quitter, "")
+            _answer(self._quitter, _ANSWER)
 
     def _is_over(self) -> bool:
         if self._quit_at is None:
@@ -140,15 +145,16 @@ class Daemon:
         connection, _ = listener.accept()
         try:
             connection.send(_GREETING)
-            asked = json.loads(connection.recv(MESSAGE_BYTES))
+            said = connection.recv(MESSAGE_BYTES)
+            asked = None if said.startswith(_PERSON) else json.loads(said)
         except (OSError, ValueError):
-            asked = None
-        if asked is None:
             connection.close()
-        elif "client" in asked:
-            self._serve_client(connection, asked["client"], asked.get("devices", ()))
+            return
+        if asked is None:
+            lines = said.removeprefix(_PERSON).decode().splitlines()
+            self._serve_person(connection, [line.strip() for line in lines if line.strip()])
         else:
-            self._serve_person(connection, asked["commands"])
+            self._serve_client(connection, asked["client"], asked.get("devices", ()))
 
     def _serve_client(
         self, connection: socket.socket, environment: Mapping[str, str], seen: Sequence[str]
@@ -158,7 +164,8 @@ class Daemon:
         served = _served()
         devices = [device for device in seen if device in served] or served
         caps = server.caps.lowered(environment, devices)
-        _answer(connection, {"server": server.pid, **dataclasses.asdict(caps)})
+        given = {"server": server.pid, **dataclasses.asdict(caps)}
+        _answer(connection, json.dumps(given).encode())
         self._selector.register(connection, selectors.EVENT_READ, self._forget_client)
 
     def _forget_client(self, connection: socket.socket) -> None:
@@ -216,7 +223,8 @@ class Daemon:
                 continue
             with contextlib.suppress(TypeError):  # A wrong number of arguments is passed over.
                 answers.append(act(self, *arguments))
-        _answer(connection, "".join(f"{answer}\n" for answer in answers if answer))
+        told = "".join(f"{answer}\n" for answer in answers if answer)
+        _answer(connection, _ANSWER + told.encode())
         connection.close()
 
     def _get_server_list(self) -> str:
@@ -315,28 +323,15 @@ def send(connection: socket.socket, message: Any) -> None:
     connection.send(json.dumps(message).encode())
 
 
-def _answer(connection: socket.socket, message: Any) -> None:
+def _answer(connection: socket.socket, message: bytes) -> None:
     """Send, unless whoever asked has ended meanwhile."""
     with contextlib.suppress(OSError):
-        send(connection, message)
+        connection.send(message)
 
 
 def _say(*words: Any) -> None:
     sys.stdout.write(f"[Control {os.getpid()}] {' '.join(map(str, words))}\n")
     sys.stdout.flush()
-
-
-def _ask(directory: pathlib.Path, commands: Sequence[str]) -> int:
-    try:
-        with open_socket() as connection:
-            connection.connect(str(directory / "control"))
-            say(connection, {"commands": commands})
-            answer = json.loads(connection.recv(MESSAGE_BYTES))
-    except (OSError, ValueError):
-        sys.stderr.write("Cannot find MPS control daemon process\n")
-        return 1
-    sys.stdout.write(answer)
-    return 0
 
 
 @contextlib.contextmanager
@@ -370,8 +365,6 @@ def main(arguments: Sequence[str]) -> int:
     if not stat.S_ISDIR(directory.stat().st_mode if directory.exists() else 0):
         sys.stderr.write(f"Cannot access {PIPE_VARIABLE}={directory}\n")
         return 1
-    if not {"-f", "-d"} & set(arguments):
-        return _ask(directory, [line.strip() for line in sys.stdin if line.strip()])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         if other.connect_ex(str(directory / "control")) == 0:
             sys.stdout.write("An instance of this daemon is already running\n")
