@@ -83,9 +83,12 @@ class Claims:
 class Node:
     """The driver's parts that change the node, over directories that outlive them."""
 
-    def __init__(self, root, gpus, api, *, mode="dynamic", boot="boot-1", adopt=False):
+    def __init__(
+        self, root, gpus, api, *, mode="dynamic", boot="boot-1", adopt=False, shares=None,
+        shm_bytes=2**20,
+    ):  # fmt: skip
         self.root, self.api = root, api
-        self.simulation, self.cdi = root / "simulation", root / "cdi"
+        self.simulation, self.cdi, self.mps = root / "simulation", root / "cdi", root / "mps"
         self.cdi.mkdir(exist_ok=True)
         self.proc = root / "proc"
         self.proc.mkdir(exist_ok=True)
@@ -107,6 +110,7 @@ class Node:
             inventory.Looking(
                 *(found.nvml, found.place, self.books),
                 lambda _: mig.Mode(mode),
+                lambda _: shares,
                 named=self.names.named,
             ),
             interval=3600,
@@ -117,16 +121,12 @@ class Node:
         self.partitioner = partitioning.Partitioner(
             self.nvml, self.books, processes.Processes(self.proc).describe
         )
+        self.modes = nvml_compute.ComputeModes(found.nvml)
+        self.smi, self.launcher = self.programs(found)
         self.sharer = sharing.Sharer(
-            sharing.Tools(
-                found.nvidia_smi,
-                nvml_compute.ComputeModes(found.nvml),
-                found.launcher,
-                root / "mps",
-                shm_bytes=2**20,
-            ),
+            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes),
             self.books,
-            mps_health.Health(self.store.records, self.held, found.launcher, root / "mps"),
+            mps_health.Health(self.store.records, self.held, self.launcher, self.mps),
         )
         self.stopping = threading.Event()
         self.calls = turns.Turns()
@@ -161,6 +161,10 @@ class Node:
             self.users,
             on_change=lambda: None,
         )
+
+    def programs(self, found):
+        """What is nvidia-smi, and what runs MPS daemons."""
+        return found.nvidia_smi, found.launcher
 
     def recover(self, *, listed=True):
         claim_list = self.api.everywhere if listed else lambda _: []

@@ -1,7 +1,7 @@
 """A node whose GPUs are shared: with an nvidia-smi, MPS daemons that run, and CUDA programs.
 
-It is `mig_node.Node` with a `sharing.Sharer`. Everything is below one short directory: a socket's
-path may have 107 bytes.
+It is `mig_node.Node` with what daemons and settings need besides. Everything is below one short
+directory: a socket's path may have 107 bytes.
 """
 
 import contextlib
@@ -10,34 +10,24 @@ import os
 import pathlib
 import shutil
 import signal
-import threading
 
 import mig_node
 import polling
 
-from dra_driver import settings
-from dra_driver.adapters.disk import card_names, ledgers, records
 from dra_driver.adapters.driver import driver_programs
 from dra_driver.adapters.mps import mps_domain, mps_local
-from dra_driver.adapters.nvml import nvidia_smi, nvml_compute, nvml_mig
-from dra_driver.adapters.system import locks, pids, processes
-from dra_driver.apps.effects import effect, partitioning, sharing, wiring
-from dra_driver.apps.mps import mps_health
-from dra_driver.apps.offering import inventory, names
-from dra_driver.apps.preparing import attempts, preparing, turns
+from dra_driver.adapters.nvml import nvidia_smi
+from dra_driver.adapters.system import pids
+from dra_driver.apps.effects import effect
 from dra_driver.apps.upkeep import (
     card_upkeep,
     describing,
-    device_users,
-    mending,
-    orphans,
     recovering,
-    restoring,
 )
-from dra_driver.logic.preparing import cdi, mps_edits, planning
-from dra_driver.model import mig, mps
+from dra_driver.logic.preparing import cdi, mps_edits
+from dra_driver.model import mps
 from dra_driver.model import shares as share_model
-from dra_driver.sim.gpus import cuda_program, gpu_operations, gpu_state, hardware
+from dra_driver.sim.gpus import cuda_program, gpu_operations, gpu_state
 
 MIB, GIB = 2**20, 2**30
 DEFAULT, PROHIBITED, EXCLUSIVE = 0, 2, 3
@@ -56,77 +46,13 @@ class Node(mig_node.Node):
         self, root, gpus, api, starter=None, *, mode="dynamic", boot="boot-1", shares=None,
         shm_bytes=16 * MIB,
     ):  # fmt: skip
-        self.root, self.api = root, api
-        self.simulation, self.cdi, self.mps = root / "simulation", root / "cdi", root / "mps"
-        self.cdi.mkdir(exist_ok=True)
-        self.proc = root / "proc"
-        found = hardware.simulated(
-            settings.KubeletPlugin(
-                node_name=mig_node.POOL, simulate_gpus=gpus, simulation_dir=self.simulation
-            )
-        )
-        self.books = ledgers.Ledgers(root / "gpus", boot_id=boot)
-        self.held = locks.Locks(root / "locks")
-        self.store = attempts.Store(
-            records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
-        )
-        # An API of claims alone tells of nothing that is published.
-        ask = getattr(api, "ask", tuple)
-        self.names = names.Names(
-            card_names.CardNames(root / "names"), self.held, self.store.records, ask
-        )
-        self.gpus = inventory.Inventory(
-            inventory.Looking(
-                *(found.nvml, found.place, self.books),
-                lambda _: mig.Mode(mode),
-                lambda _: shares,
-                named=self.names.named,
-            ),
-            interval=3600,
-            on_change=lambda: None,
-        )
-        self.gpus.look()
-        self.nvml = nvml_mig.MigNvml(found.nvml)
-        self.partitioner = partitioning.Partitioner(
-            self.nvml, self.books, processes.Processes(self.proc).describe
-        )
-        self.modes = nvml_compute.ComputeModes(found.nvml)
-        self.smi, self.launcher = found.nvidia_smi, found.launcher
-        if starter is not None:
-            self._hurry(starter)
-        self.sharer = sharing.Sharer(
-            sharing.Tools(self.smi, self.modes, self.launcher, self.mps, shm_bytes),
-            self.books,
-            mps_health.Health(self.store.records, self.held, self.launcher, self.mps),
-        )
+        self._starter = starter
+        super().__init__(root, gpus, api, mode=mode, boot=boot, shares=shares, shm_bytes=shm_bytes)
         self.upkeep = card_upkeep.CardUpkeep(
             lambda: [card.gpu for card in self.gpus.snapshot.cards],
             self.store.records,
             self.held,
             self.sharer.cards,
-        )
-        self.stopping = threading.Event()
-        self.calls = turns.Turns()
-        self.identity = planning.Node(mig_node.DRIVER, mig_node.POOL)
-        self.effects = wiring.Effects(found.injector, self.partitioner, self.sharer)
-        self.preparer = preparing.Preparer(
-            self.identity,
-            self.store,
-            api,
-            self.gpus,
-            self.effects,
-            stopping=self.stopping,
-            on_change=lambda: None,
-        )
-        self.users = device_users.DeviceUsers(
-            self.nvml, self.gpus, processes.Processes(self.proc).describe
-        )
-        self.restorer = restoring.Restorer(
-            self.identity,
-            self.store,
-            self.gpus,
-            self.effects,
-            leaving=self.preparer.leaving,
         )
         self.describer = describing.Describer(
             self.store,
@@ -135,27 +61,21 @@ class Node(mig_node.Node):
             self.mps,
             leaving=self.preparer.leaving,
         )
-        self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
-        self.orphans = orphans.Orphans(
-            self.gpus,
-            self.store,
-            self.books,
-            self.effects.listed,
-            self.mender,
-            self.users,
-            on_change=lambda: None,
-        )
 
-    def _hurry(self, starter):
-        """The same programs, sooner."""
+    def programs(self, found):
+        """The same programs, sooner where somebody starts them."""
+        if self._starter is None:
+            return super().programs(found)
         script = self.root / "nvidia-smi"
-        words = [*starter.command("nvidia-smi"), str(self.simulation)]
+        words = [*self._starter.command("nvidia-smi"), str(self.simulation)]
         script.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
-        self.smi = nvidia_smi.NvidiaSmi(lambda: driver_programs.Program(script, {}))
-        self.launcher = mps_local.LocalLauncher(
-            self.simulation / "driver", private_shm=False, command=starter.command("supervisor")
+        launcher = mps_local.LocalLauncher(
+            self.simulation / "driver",
+            private_shm=False,
+            command=self._starter.command("supervisor"),
         )
+        return nvidia_smi.NvidiaSmi(lambda: driver_programs.Program(script, {})), launcher
 
     def start(self):
         """What the driver does when it starts, before it answers."""
