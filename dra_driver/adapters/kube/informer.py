@@ -69,12 +69,6 @@ class Informer:
         """End the watch and wait for the thread."""
         self._worker.end(self._end_watch)
 
-    def _end_watch(self) -> None:
-        with self._lock:
-            watch = self._watch
-        if watch is not None:
-            watch.stop()
-
     @property
     def is_alive(self) -> bool:
         """Whether it lists and watches."""
@@ -104,6 +98,12 @@ class Informer:
         """One object, if it is known. It is shared: do not change it."""
         with self._lock:
             return self._objects.get((namespace, name))
+
+    def _end_watch(self) -> None:
+        with self._lock:
+            watch = self._watch
+        if watch is not None:
+            watch.stop()
 
     def _run(self) -> None:
         tries = backoff.Backoff(backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF), self.chance)

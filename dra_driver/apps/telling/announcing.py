@@ -21,6 +21,7 @@ OnHealth = Callable[[Mapping[str, str | None]], None]
 
 SETTLING = 0.02
 """Seconds in which further changes are told together with the first one."""
+STOP_SECONDS = 5.0
 
 
 class Announcer:
@@ -51,7 +52,7 @@ class Announcer:
         self._telling = threading.Lock()
         self._reporting = threading.Lock()
         self._log = telemetry.logger("announcer")
-        self._worker = workers.Worker("announcer", self._run)
+        self._worker = workers.Worker("announcer", self._run, end_seconds=STOP_SECONDS)
 
     def start(self) -> None:
         """Begin to tell of changes."""

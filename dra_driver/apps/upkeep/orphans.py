@@ -1,7 +1,7 @@
 """What no claim needs any more: what effects left over, and what GPUs are still set to.
 
-What no record tells of is left over: a record was lost, or somebody killed. A device of which a
-claim may be allocated goes only by a complete list of claims, which tells that none has it.
+What no record tells of is left over: a record was lost, or the driver was killed. A device that a
+claim may have goes only by a complete list of claims, which tells that none has it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

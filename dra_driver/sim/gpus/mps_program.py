@@ -1,7 +1,7 @@
 """A stand-in for `nvidia-cuda-mps-control`; `cuda_program` has the programs that connect to it.
 
-Run as a file it is the program with flags: `-M -f`, `-M -d`; it imports only the standard library.
-Without flags the program is `mps_question`. What the daemon answers, and how, is what the
+Run as a file it is the program that starts one: `-M -f`, `-M -d`; it imports only the standard
+library. Without these flags it is `mps_question`. What the daemon answers, and how, is what the
 real one of driver 580 was seen to do, except that it does not insist on being root for `-M`.
 Like the real one it forgets its limits when it ends, and takes its servers, which are processes,
 with it. Like the real one it speaks first on each connection, and waits for the other end, however
@@ -53,8 +53,9 @@ def install(root: pathlib.Path, gpus: pathlib.Path | None = None) -> pathlib.Pat
     known = "" if gpus is None else f"export {_GPUS_VARIABLE}={shlex.quote(str(gpus.resolve()))}\n"
     here = pathlib.Path(__file__).resolve()
     python, question = f'"{sys.executable}" -I -S', here.with_name("mps_question.py")
-    script = f'[ $# -gt 0 ] || exec {python} "{question}"\nexec {python} "{here}" "$@"\n'
-    aside.write_text(f"#!/bin/sh\n{known}{script}", encoding="utf-8")
+    starts = f'case " $* " in *" -f "*|*" -d "*) exec {python} "{here}" "$@" ;; esac'
+    script = f'#!/bin/sh\n{known}{starts}\nexec {python} "{question}"\n'
+    aside.write_text(script, encoding="utf-8")
     aside.chmod(0o755)
     aside.rename(path)
     return path
@@ -146,13 +147,12 @@ class Daemon:
         try:
             connection.send(_GREETING)
             said = connection.recv(MESSAGE_BYTES)
-            asked = None if said.startswith(_PERSON) else json.loads(said)
+            asked: Any = _commands(said) if said.startswith(_PERSON) else json.loads(said)
         except (OSError, ValueError):
             connection.close()
             return
-        if asked is None:
-            lines = said.removeprefix(_PERSON).decode().splitlines()
-            self._serve_person(connection, [line.strip() for line in lines if line.strip()])
+        if isinstance(asked, list):
+            self._serve_person(connection, asked)
         else:
             self._serve_client(connection, asked["client"], asked.get("devices", ()))
 
@@ -287,6 +287,11 @@ def _memory(caps: Caps, device: str, value: str | None) -> str:
         return ""
     unit = next(unit for unit in "GMKB" if memory >= _UNITS[unit])
     return f"{memory // _UNITS[unit]}{unit}"
+
+
+def _commands(said: bytes) -> list[str]:
+    lines = said.removeprefix(_PERSON).decode().splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _served() -> list[str]:

@@ -1,4 +1,4 @@
-"""A stand-in for `nvidia-cuda-mps-control` without flags: it tells a daemon commands of a person.
+"""A stand-in for `nvidia-cuda-mps-control` that starts nothing: it tells a daemon commands.
 
 Run as a file it is the program. It is started for each question, hundreds of times by the tests,
 and imports next to nothing: with `socket` and `json` it would take four times as long as Python.
@@ -40,9 +40,9 @@ def ask(path: str, commands: str) -> int:
         connection.setsockopt(_socket.SOL_SOCKET, option, seconds + _NO_SECONDS)
     try:
         connection.connect(f"{path}/control")
-        greeting = connection.recv(MESSAGE_BYTES)
-        if greeting == GREETING:
-            connection.send(PERSON + commands.encode())
+        if connection.recv(MESSAGE_BYTES) != GREETING:
+            raise ConnectionError("no greeting")
+        connection.send(PERSON + commands.encode())
         answer = connection.recv(MESSAGE_BYTES)
     except OSError:
         answer = b""

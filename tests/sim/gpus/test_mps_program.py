@@ -119,6 +119,40 @@ def test_it_answers_as_the_real_one(scene, place, daemon, commands, answer):
     assert ask(scene, place, *commands) == answer
 
 
+def test_without_a_flag_to_start_one_it_asks_the_daemon_that_is_there(scene, place, daemon):
+    done = run(scene, place, "-M", told="get_default_active_thread_percentage\n")
+    assert (done.returncode, done.stdout) == (0, "100.0\n")
+    daemon.kill()
+    daemon.wait()
+    done = run(scene, place, "-M", told="get_server_list\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Cannot find MPS control daemon process\n"
+
+
+@pytest.mark.parametrize("said", [b"PERSON\n\xff", b"\xff", b"{"])
+def test_what_is_no_text_ends_its_connection_and_not_the_daemon(scene, place, daemon, said):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as rude:
+        rude.connect(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
+        rude.recv(64)
+        rude.send(said)
+        assert rude.recv(64) == b""
+    assert ask(scene, place, "get_default_active_thread_percentage") == "100.0\n"
+
+
+def test_a_question_to_something_that_is_no_daemon_is_answered_at_once(scene, place):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
+        listener.listen(1)
+        asking = subprocess.Popen(
+            [scene.program], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=place
+        )
+        connection, _ = listener.accept()
+        with connection:
+            connection.send(b"another greeting")
+            assert asking.communicate(timeout=30)[1] == b"Cannot find MPS control daemon process\n"
+    assert asking.returncode == 1
+
+
 def test_a_client_that_says_nothing_keeps_all_others_waiting_until_it_goes(scene, place, daemon):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
         silent.connect(f"{place['CUDA_MPS_PIPE_DIRECTORY']}/control")
