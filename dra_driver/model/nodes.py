@@ -1,10 +1,15 @@
 """Nodes, as far as placing a pod needs them, and node selectors as core/v1 defines them."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.model import taints
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,99}", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+"""What Gt and Lt compare: decimal integers of 64 bits, as Go's ParseInt reads them."""
 
 Json = dict[str, Any]
 Taints = tuple[taints.Taint, ...]
@@ -72,10 +77,10 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _is_greater(*pair: str | None) -> bool:
-    try:
-        left, right = (int(text) for text in pair if text is not None)
-    except ValueError:
+    numbers = [int(text) for text in pair if text is not None and _INTEGER.fullmatch(text)]
+    if len(numbers) != 2 or not all(number in _INT64 for number in numbers):
         return False
+    left, right = numbers
     return left > right
 
 

@@ -25,8 +25,9 @@ class Version:
     text: str
 
 
-AttributeValue = int | bool | str | Version
-"""A list value (alpha in 1.36) is refused by `parse`: a driver must not publish it yet."""
+Scalar = int | bool | str | Version
+AttributeValue = Scalar | tuple[Scalar, ...]
+"""One value, or a list of one type (alpha in 1.36): a server without its gate drops the list."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -142,6 +143,9 @@ def without_times(device: Json) -> Json:
 
 def format_value(value: AttributeValue) -> Json:
     """The wire form of an attribute value: exactly one field, named after the type."""
+    if isinstance(value, tuple):
+        listed = [format_value(item) for item in value]
+        return {f"{kind}s": [item[kind] for item in listed] for kind in listed[0]}
     match value:
         case bool():
             return {"bool": value}
@@ -151,6 +155,11 @@ def format_value(value: AttributeValue) -> Json:
             return {"version": value.text}
         case str():
             return {"string": value}
+
+
+def scalars(value: AttributeValue) -> tuple[Scalar, ...]:
+    """The values of a list, or the one that there is."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _format_capacity(device: Device, key: str) -> Json:
@@ -177,15 +186,33 @@ def _version(text: str) -> Version:
 
 def _parse_value(device: str, key: str, body: Json) -> AttributeValue:
     match list(body.items()):
-        case [("bool", bool(value))]:
-            return value
-        case [("int", int(value))] if not isinstance(value, bool):
-            return value
-        case [("string", str(value))]:
-            return sys.intern(value)
-        case [("version", str(value))]:
-            return _version(value)
+        case [(str(field), [_, *_] as listed)] if field.removesuffix("s") in _SCALARS:
+            kind = field.removesuffix("s")
+            values = tuple(_parse_scalar(kind, item) for item in listed)
+            if field.endswith("s") and None not in values:
+                return tuple(value for value in values if value is not None)
+        case [(str(field), value)]:
+            parsed = _parse_scalar(field, value)
+            if parsed is not None:
+                return parsed
     raise errors.Rejected(
         f"device {device!r}, attribute {key!r}: {texts.quoted(body)} is not supported; "
-        "allowed is exactly one of int, bool, string, version"
+        "allowed is exactly one of int, bool, string, version, or a list: ints, bools, strings, "
+        "versions"
     )
+
+
+def _parse_scalar(field: str, value: Any) -> Scalar | None:
+    match field, value:
+        case "bool", bool(flag):
+            return flag
+        case "int", int(number) if not isinstance(number, bool):
+            return number
+        case "string", str(text):
+            return sys.intern(text)
+        case "version", str(text):
+            return _version(text)
+    return None
+
+
+_SCALARS = frozenset({"bool", "int", "string", "version"})

@@ -13,6 +13,12 @@ from dra_driver import errors
 from dra_driver.logic.cel import values
 from dra_driver.model import quantities, versions
 
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Computed(quantities.Quantity):
+    """What a sum or a difference gives; for the library it is not quite a quantity."""
+
+
 Comparable = TypeVar("Comparable", quantities.Quantity, versions.Semver)
 
 
@@ -51,15 +57,16 @@ def _is_integer(value: quantities.Quantity) -> bool:
 
 
 def _add(left: quantities.Quantity, right: quantities.Quantity | int) -> quantities.Quantity:
-    return dataclasses.replace(left, amount=_amount(left) + _amount_or_int(right))
+    return Computed(_amount(left) + _amount_or_int(right), left.format)
 
 
 def _sub(left: quantities.Quantity, right: quantities.Quantity | int) -> quantities.Quantity:
-    return dataclasses.replace(left, amount=_amount(left) - _amount_or_int(right))
+    return Computed(_amount(left) - _amount_or_int(right), left.format)
 
 
 def _compare(left: Comparable, right: Comparable) -> int:
-    if type(left) is not type(right) or not isinstance(left, quantities.Quantity | versions.Semver):
+    kind = versions.Semver if isinstance(left, versions.Semver) else quantities.Quantity
+    if not isinstance(left, kind) or not isinstance(right, kind):
         raise TypeError
     return (left > right) - (left < right)
 

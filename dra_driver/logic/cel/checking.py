@@ -1,25 +1,24 @@
 """The type checker: what Kubernetes' compiler refuses before an expression ever runs.
 
-Source: cel-go `checker/checker.go`, and its validators for literals that Kubernetes switches on.
+A macro is checked as the loop that cel-go makes of it. Source: cel-go 0.26 `checker/checker.go`,
+`parser/macro.go`, `ext/comprehensions.go`, `ext/lists.go`, `cel/library.go`.
 """
 
 from collections.abc import Mapping, Sequence
 
-from dra_driver.logic.cel import declarations, kinds, patterns, syntax, times, values
+from dra_driver.logic.cel import declarations, kinds, literal_checks, syntax, unification, values
 
-_LITERALS = {"duration": times.duration, "timestamp": times.timestamp}
-_PATTERNS = {"matches", "find", "findAll"}
-_TYPES = frozenset(
-    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"]
-)
-"""Names that stand for types."""
-
-_BODIES: Mapping[str, tuple[str, str]] = {
-    "transformMapEntry": ("map dyn", "a map"),
-    "optFlatMap": ("optional dyn", "an optional"),
-    "sortBy": (" ".join(map(str, (*kinds.ORDERED, kinds.DYN))), "keys with an order"),
+_TYPES: Mapping[str, kinds.Type] = {
+    **{kind.name: kind for kind in (*kinds.ORDERED, kinds.DYN)},
+    "list": kinds.list_of(kinds.DYN),
+    "map": kinds.map_of(kinds.DYN, kinds.DYN),
+    "null_type": kinds.NULL,
+    "type": kinds.type_of(kinds.DYN),
 }
-"""Macros whose body must be of some type, and how that is called."""
+"""Names that stand for types."""
+_NOT_NAMES = frozenset({"timestamp", "duration", "dyn"})
+
+_Scope = Mapping[str, kinds.Type]
 
 
 def check(node: syntax.Node) -> None:
@@ -28,51 +27,70 @@ def check(node: syntax.Node) -> None:
     Raises:
         syntax.Problem: with the position.
     """
-    found = _Checker({"device": kinds.Type("Device")}).kind(node)
+    checker = _Checker()
+    found = checker.final(checker.kind(node, {"device": kinds.Type("Device")}))
+    checker.finish()
     if found not in {kinds.BOOL, kinds.DYN}:
         raise syntax.Problem(f"must evaluate to bool, not {found}", node.start)
 
 
 class _Checker:
-    """Types of nodes, given those of variables; with `mixed`, literals may mix types."""
+    """Types of nodes, given those of variables."""
 
-    def __init__(self, scope: Mapping[str, kinds.Type], *, mixed: bool = False) -> None:
-        self._scope = scope
-        self._mixed = mixed
+    def __init__(self) -> None:
+        self.open = unification.Substitutions()
+        self._kinds: dict[int, kinds.Type] = {}
+        self._literals: list[list[tuple[syntax.Node, kinds.Type]]] = []
+        self._formats: list[syntax.Call] = []
+        self._variables: list[tuple[syntax.Node, str, kinds.Type]] = []
+        self._formatted = 0
 
-    def kind(self, node: syntax.Node) -> kinds.Type:
+    def finish(self) -> None:
+        """Check what is only known once all types are."""
+        for literal in self._literals:
+            literal_checks.check_alike([(item, self.final(kind)) for item, kind in literal])
+        for call in self._formats:
+            literal_checks.check_format(call, lambda node: self.final(self._kinds[id(node)]))
+        for node, name, kind in self._variables:
+            if self.final(kind).name == "type":
+                # The planner takes it for the name of one.
+                raise syntax.Problem(f"reference to undefined type {name!r}", node.start)
+
+    def final(self, kind: kinds.Type) -> kinds.Type:
+        return self.open.resolved(kind, open_is_dyn=True)
+
+    def kind(self, node: syntax.Node, scope: _Scope) -> kinds.Type:
         match node:
             case syntax.Constant(value=value):
                 found = kinds.Type(values.type_name(value))
             case syntax.Name():
-                found = self._name(node)
+                found = _name(node, scope)
+                if node.name in scope:
+                    self._variables.append((node, node.name, found))
             case syntax.Select():
-                found = self._select(node)
+                found = self._select(node, scope)
             case syntax.Call():
-                found = self._call(node)
-            case syntax.Choice():
-                found = self._choice(node)
+                found = self._call(node, scope)
+            case syntax.Choice(condition=condition, yes=yes, no=no):
+                arguments = [self.kind(part, scope) for part in (condition, yes, no)]
+                found = self._result("_?_:_", arguments, node.start)
             case syntax.ListOf(items=items, optional=optional):
-                found = kinds.list_of(self._alike(items, optional))
-            case syntax.MapOf():
-                found = self._map(node)
+                found = kinds.list_of(self._alike(items, optional, scope))
+            case syntax.MapOf(entries=entries, optional=optional):
+                key = self._alike([key for key, _ in entries], frozenset(), scope)
+                value = self._alike([item for _, item in entries], optional, scope)
+                found = kinds.map_of(key, value)
             case syntax.Macro():
-                found = self._macro(node)
+                found = self._macro(node, scope)
             case syntax.Logic(operator=operator, operands=operands):
                 for operand in operands:
-                    self._expect(operand, kinds.BOOL, f"_{operator}_")
+                    self._expect(self.kind(operand, scope), operand.start, f"_{operator}_")
                 found = kinds.BOOL
+        self._kinds[id(node)] = found
         return found
 
-    def _name(self, node: syntax.Name) -> kinds.Type:
-        if node.name in _TYPES and node.name not in self._scope:
-            return kinds.TYPE
-        if node.name not in self._scope:
-            raise syntax.Problem(f"undeclared reference to {node.name!r}", node.start)
-        return self._scope[node.name]
-
-    def _select(self, node: syntax.Select) -> kinds.Type:
-        owner = self.kind(node.owner)
+    def _select(self, node: syntax.Select, scope: _Scope) -> kinds.Type:
+        owner = self.open.resolved(self.kind(node.owner, scope))
         wrapped = owner.name == "optional"
         found = self._field(node, owner.arguments[0] if wrapped else owner)
         if node.test:
@@ -88,79 +106,172 @@ class _Checker:
                 text = f"undefined field {node.field!r}: device has {known}"
                 raise syntax.Problem(text, node.place)
             return declarations.DEVICE[node.field]
-        if owner != kinds.DYN:
+        if owner.is_variable:
+            self.open.fits(kinds.DYN, owner)
+        elif owner != kinds.DYN:
             text = f"type '{owner}' does not support field selection"
             raise syntax.Problem(text, node.place)
         return kinds.DYN
 
-    def _call(self, node: syntax.Call) -> kinds.Type:
-        # What is formatted may be mixed, as the validator of cel-go for literals has it.
-        mixed = node.function == "format"
-        inner = _Checker(self._scope, mixed=mixed)
-        arguments = [inner.kind(argument) for argument in node.arguments]
-        results = []
-        for overload in _overloads(node):
-            bound: dict[str, kinds.Type] = {}
-            if len(overload.parameters) == len(arguments) and all(
-                kinds.fits(actual, expected, bound)
-                for actual, expected in zip(arguments, overload.parameters, strict=True)
-            ):
-                results.append(kinds.substitute(overload.result, bound))
-        if not results:
-            raise _no_overload(node, arguments)
-        _check_literals(node)
-        return kinds.common(results)
+    def _call(self, node: syntax.Call, scope: _Scope) -> kinds.Type:
+        # What is formatted may be mixed, at any depth.
+        self._formatted += node.function == "format"
+        arguments = [self.kind(argument, scope) for argument in node.arguments]
+        self._formatted -= node.function == "format"
+        found = self._matching(_overloads(node), arguments)
+        if found is None:
+            resolved = [self.final(kind) for kind in arguments]
+            raise _no_overload(node, resolved)
+        literal_checks.check(node)
+        if node.function == "format":
+            self._formats.append(node)
+        return found
 
-    def _expect(self, node: syntax.Node, kind: kinds.Type, name: str) -> None:
-        found = self.kind(node)
-        if not kinds.fits(found, kind, {}):
-            text = f"found no matching overload for {name!r}: expected {kind}, found {found}"
-            raise syntax.Problem(text, node.start)
+    def _matching(
+        self, overloads: Sequence[declarations.Overload], arguments: Sequence[kinds.Type]
+    ) -> kinds.Type | None:
+        """The result of those overloads that take the arguments; `dyn` if they differ in it."""
+        found: kinds.Type | None = None
+        for overload in overloads:
+            *parameters, result = self.open.instance(*overload.parameters, overload.result)
+            if not self.open.all_fit(arguments, parameters):
+                continue
+            result = self.open.resolved(result)
+            if found is None:
+                found = result
+            elif found not in {kinds.DYN, result}:
+                found = kinds.DYN
+        return found
 
-    def _choice(self, node: syntax.Choice) -> kinds.Type:
-        self._expect(node.condition, kinds.BOOL, "_?_:_")
-        yes, no = self.kind(node.yes), self.kind(node.no)
-        if kinds.fits(no, yes, {}):
-            return yes if no != kinds.DYN else kinds.DYN
-        text = f"found no matching overload for '_?_:_' applied to '(bool, {yes}, {no})'"
-        raise syntax.Problem(text, node.start)
+    def _result(self, operator: str, arguments: Sequence[kinds.Type], place: int) -> kinds.Type:
+        found = self._matching(declarations.OPERATORS[operator], arguments)
+        if found is None:
+            shown = ", ".join(str(self.open.resolved(kind, open_is_dyn=True)) for kind in arguments)
+            text = f"found no matching overload for {operator!r} applied to '({shown})'"
+            raise syntax.Problem(text, place)
+        return found
 
-    def _alike(self, items: Sequence[syntax.Node], optional: frozenset[int]) -> kinds.Type:
-        """The type of all items of a literal, which must be one."""
-        known = kinds.DYN
+    def _expect(self, found: kinds.Type, place: int, name: str) -> None:
+        if not self.open.fits(found, kinds.BOOL):
+            shown = self.final(found)
+            text = f"found no matching overload for {name!r}: expected bool, found {shown}"
+            raise syntax.Problem(text, place)
+
+    def _alike(
+        self, items: Sequence[syntax.Node], optional: frozenset[int], scope: _Scope
+    ) -> kinds.Type:
+        """The type of all items of a literal."""
+        listed, common = [], None
         for number, item in enumerate(items):
-            found = self.kind(item)
-            if number in optional and found != kinds.DYN:
-                if found.name != "optional":
-                    text = f"expected type 'optional(dyn)' but found '{found}'"
-                    raise syntax.Problem(text, item.start)
-                (found,) = found.arguments
-            if not kinds.fits(found, known, {}):
-                if self._mixed:
-                    return kinds.DYN
-                text = f"expected type '{known}' but found '{found}': all items must be alike"
-                raise syntax.Problem(text, item.start)
-            known = found if known == kinds.DYN and not number else known
-        return known
+            found = self.kind(item, scope)
+            if number in optional:
+                found = self._unwrapped(found, item)
+            listed.append((item, found))
+            common = found if common is None else self.open.joined(common, found)
+        if len(listed) > 1 and not self._formatted:
+            self._literals.append(listed)
+        return self.open.variable() if common is None else common
 
-    def _map(self, node: syntax.MapOf) -> kinds.Type:
-        keys, items = [key for key, _ in node.entries], [item for _, item in node.entries]
-        key = self._alike(keys, frozenset())
-        if key not in {kinds.DYN, kinds.BOOL, kinds.INT, kinds.UINT, kinds.STRING}:
-            raise syntax.Problem(f"unsupported key type '{key}'", keys[0].start)
-        return kinds.map_of(key, self._alike(items, node.optional))
+    def _unwrapped(self, found: kinds.Type, item: syntax.Node) -> kinds.Type:
+        if found.name != "optional":
+            text = f"expected type 'optional(dyn)' but found '{found}'"
+            raise syntax.Problem(text, item.start)
+        return found.arguments[0]
 
-    def _macro(self, node: syntax.Macro) -> kinds.Type:
-        operand = self.kind(node.operand)
-        scope = dict(self._scope)
-        scope.update(zip(node.variables, _bound(node, operand), strict=True))
-        inner = _Checker(scope)
-        *conditions, last = node.bodies
-        if node.kind in {"all", "exists", "exists_one", "filter"}:
-            conditions.append(last)
+    def _macro(self, node: syntax.Macro, scope: _Scope) -> kinds.Type:
+        operand = self.kind(node.operand, scope)
+        if node.kind == "bind":
+            self._variables.append((node, node.variables[0], operand))
+            return self.kind(node.bodies[0], {**scope, node.variables[0]: operand})
+        if node.kind.startswith("opt"):
+            return self._of_optional(node, operand, scope)
+        variables = self._of_loop(node, self.open.resolved(operand))
+        inner = {**scope, **dict(zip(node.variables, variables, strict=True))}
+        bodies = [self.kind(body, inner) for body in node.bodies]
+        if node.kind in {"all", "exists"}:
+            self._expect(bodies[0], node.bodies[0].start, node.kind)
+            return kinds.BOOL
+        if node.kind == "sortBy":
+            keys = self._looped(kinds.list_of(self.open.variable()), "_+_", _listed(bodies), node)
+            return self._result("@sortByAssociatedKeys", [operand, keys], node.place)
+        if node.kind == "exists_one":
+            self._result("_?_:_", [bodies[0], kinds.INT, kinds.INT], node.place)
+            return kinds.BOOL
+        if node.kind == "filter":
+            bodies.append(variables[0])
+        return self._made(node, variables, bodies)
+
+    def _made(
+        self, node: syntax.Macro, variables: Sequence[kinds.Type], bodies: Sequence[kinds.Type]
+    ) -> kinds.Type:
+        """What a macro makes of items: a list or a map that grows with each."""
+        *conditions, last = bodies
+        if "transformMap" not in node.kind:
+            start, operator = kinds.list_of(self.open.variable()), "_+_"
+            added = _listed([*conditions, last])
+        else:
+            start = kinds.map_of(self.open.variable(), self.open.variable())
+            operator = "@mapInsert"
+            item = [last] if node.kind == "transformMapEntry" else [variables[0], last]
+            added = (conditions, item)
+        return self._looped(start, operator, added, node)
+
+    def _looped(
+        self,
+        start: kinds.Type,
+        operator: str,
+        added: tuple[Sequence[kinds.Type], Sequence[kinds.Type]],
+        node: syntax.Macro,
+    ) -> kinds.Type:
+        conditions, item = added
+        step = self._result(operator, [start, *item], node.place)
         for condition in conditions:
-            inner._expect(condition, kinds.BOOL, node.kind)
-        return _result(node, operand, inner.kind(last))
+            step = self._result("_?_:_", [condition, step, start], node.place)
+        if not self.open.fits(start, step):
+            text = f"{node.kind}(): expected type '{start}' but found '{step}'"
+            raise syntax.Problem(text, node.place)
+        return self.open.resolved(start)
+
+    def _of_optional(self, node: syntax.Macro, operand: kinds.Type, scope: _Scope) -> kinds.Type:
+        has = self._matching(declarations.METHODS["hasValue"], [operand])
+        value = self._matching(declarations.METHODS["value"], [operand])
+        if has is None or value is None:
+            text = f"{node.kind}() goes over an optional, not {self.open.resolved(operand)}"
+            raise syntax.Problem(text, node.place)
+        self._variables.append((node, node.variables[0], value))
+        found = self.kind(node.bodies[0], {**scope, node.variables[0]: value})
+        if node.kind == "optMap":
+            found = kinds.optional_of(found)
+        none = kinds.optional_of(self.open.variable())
+        return self._result("_?_:_", [kinds.BOOL, found, none], node.place)
+
+    def _of_loop(self, node: syntax.Macro, operand: kinds.Type) -> tuple[kinds.Type, ...]:
+        """The types of a macro's variables."""
+        count = len(node.variables)
+        if operand.name == "list":
+            return (kinds.INT, *operand.arguments)[-count:]
+        if operand.name == "map":
+            return operand.arguments[:count]
+        if operand != kinds.DYN and not operand.is_variable:
+            text = f"{node.kind}() goes over a value of type list or map, not {operand}"
+            raise syntax.Problem(text, node.place)
+        self.open.fits(kinds.DYN, operand)
+        return (kinds.DYN,) * count
+
+
+def _listed(
+    bodies: Sequence[kinds.Type],
+) -> tuple[Sequence[kinds.Type], Sequence[kinds.Type]]:
+    """Conditions, and the last body as a list that is added to another."""
+    return bodies[:-1], [kinds.list_of(bodies[-1])]
+
+
+def _name(node: syntax.Name, scope: _Scope) -> kinds.Type:
+    if node.name in scope:
+        return scope[node.name]
+    if node.name in _TYPES and node.name not in _NOT_NAMES:
+        return kinds.type_of(_TYPES[node.name])
+    raise syntax.Problem(f"undeclared reference to {node.name!r}", node.start)
 
 
 def _overloads(node: syntax.Call) -> Sequence[declarations.Overload]:
@@ -187,52 +298,3 @@ def _no_overload(node: syntax.Call, arguments: Sequence[kinds.Type]) -> syntax.P
     elif kinds.Type("Semver") in arguments and node.function in declarations.OPERATORS:
         text += ": compare a version with .compareTo(semver('1.0.0')) >= 0"
     return syntax.Problem(text, node.place)
-
-
-def _check_literals(node: syntax.Call) -> None:
-    """Times and patterns that are written out must be valid."""
-    constants = [a.value for a in node.arguments if isinstance(a, syntax.Constant)]
-    last = node.arguments[1:2] if node.function in _PATTERNS else node.arguments[:1]
-    if not last or not isinstance(last[0], syntax.Constant) or not isinstance(last[0].value, str):
-        return
-    try:
-        if node.function in _PATTERNS:
-            patterns.compile(last[0].value)
-        elif node.function in _LITERALS and constants:
-            _LITERALS[node.function](last[0].value)
-    except values.CallError as error:
-        raise syntax.Problem(str(error), last[0].start) from error
-
-
-def _bound(node: syntax.Macro, operand: kinds.Type) -> tuple[kinds.Type, ...]:
-    """The types of a macro's variables."""
-    if node.kind == "bind":
-        return (operand,)
-    wanted = "optional" if node.kind.startswith("opt") else "list or map"
-    if operand == kinds.DYN:
-        return (kinds.DYN,) * len(node.variables)
-    if operand.name == "optional" and wanted == "optional":
-        return operand.arguments
-    if operand.name == "map" and wanted != "optional" and node.kind != "sortBy":
-        return operand.arguments[: len(node.variables)]
-    if operand.name == "list" and wanted != "optional":
-        return (kinds.INT, *operand.arguments)[-len(node.variables) :]
-    text = f"{node.kind}() goes over a value of type {wanted}, not {operand}"
-    raise syntax.Problem(text, node.place)
-
-
-def _result(node: syntax.Macro, operand: kinds.Type, body: kinds.Type) -> kinds.Type:
-    """The type of a macro, given that of its last body."""
-    key = operand.arguments[0] if operand.name == "map" else kinds.INT
-    required, what = _BODIES.get(node.kind, ("", ""))
-    if required and body.name not in required.split():
-        raise syntax.Problem(f"{node.kind}() wants {what}, not {body}", node.place)
-    results = {
-        **dict.fromkeys(("all", "exists", "exists_one"), kinds.BOOL),
-        **dict.fromkeys(("map", "transformList"), kinds.list_of(body)),
-        "filter": kinds.list_of(key) if operand.name == "map" else operand,
-        "sortBy": operand,
-        "transformMap": kinds.map_of(kinds.DYN if operand == kinds.DYN else key, body),
-        "optMap": kinds.optional_of(body),
-    }
-    return results.get(node.kind, body)

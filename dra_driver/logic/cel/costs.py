@@ -7,7 +7,7 @@ Source of the kinds of cost: cel-go `interpreter/runtimecost.go`, `ext/sets.go`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dra_driver.logic.cel import patterns, values
+from dra_driver.logic.cel import maps, patterns, values
 
 _CHARACTERS_PER_COST = 10
 _PATTERN_PER_COST = 4
@@ -33,7 +33,7 @@ def _depth(value: Any, most: int) -> int:
             case list(items):
                 count += len(items)
                 rest += items
-            case values.Map() as entries:
+            case maps.Map() as entries:
                 count += len(entries)
                 rest += entries.values()
             case values.Optional(items=items):
@@ -83,7 +83,7 @@ def _pattern(operands: Sequence[Any], _: int) -> int:
 
 
 def _is_container(value: Any) -> bool:
-    return isinstance(value, list | values.Map | values.Optional)
+    return isinstance(value, list | maps.Map | values.Optional)
 
 
 _RULES: Mapping[str, Callable[[Sequence[Any], int], int]] = {

@@ -1,7 +1,8 @@
 """What functions there are, and for which types: the environment of Kubernetes 1.36.
 
-Lists gated as alpha (`includes`) are left out. `number` and `comparable` stand for one type of
-those each, the same in the whole signature.
+`number`, `comparable` and `ordered` stand for one type of those each, the same in the whole
+signature. Names with `@` are for what macros are made of; `@in` is the operator. Where types are
+still open the first overload that fits decides on them, so the order of operators is cel-go's.
 
 Sources: `staging/src/k8s.io/apiserver/pkg/cel/environment/base.go` and `../library`; cel-go
 `common/stdlib/standard.go` and `ext`; `dynamic-resource-allocation/cel/compile.go`.
@@ -15,6 +16,7 @@ from dra_driver.logic.cel import kinds
 
 _GROUPS: Mapping[str, str] = {
     "number": "int uint double duration",
+    "ordered": "bool int uint double string bytes timestamp duration",
     "comparable": "int uint double bool duration timestamp string bytes",
 }
 
@@ -29,30 +31,35 @@ class Overload:
 
 _OPERATORS = """
 !_: (bool) bool
--_: (int) int | (double) double
-_==_: (A, A) bool | (X, Y) bool
-_!=_: (A, A) bool | (X, Y) bool
-_<_: (comparable, comparable) bool | (X, Y) bool
-_<=_: (comparable, comparable) bool | (X, Y) bool
-_>_: (comparable, comparable) bool | (X, Y) bool
-_>=_: (comparable, comparable) bool | (X, Y) bool
-_+_: (number, number) number | (string, string) string | (bytes, bytes) bytes
-_+_: (list(A), list(A)) list(A) | (timestamp, duration) timestamp | (duration, timestamp) timestamp
-_-_: (number, number) number | (timestamp, timestamp) duration | (timestamp, duration) timestamp
-_*_: (int, int) int | (uint, uint) uint | (double, double) double
-_/_: (int, int) int | (uint, uint) uint | (double, double) double
+-_: (double) double | (int) int
+_==_: (A, A) bool
+_!=_: (A, A) bool
+_<_: (ordered, ordered) bool | (X, Y) bool
+_<=_: (ordered, ordered) bool | (X, Y) bool
+_>_: (ordered, ordered) bool | (X, Y) bool
+_>=_: (ordered, ordered) bool | (X, Y) bool
+_+_: (bytes, bytes) bytes | (double, double) double | (duration, duration) duration
+_+_: (duration, timestamp) timestamp | (timestamp, duration) timestamp | (int, int) int
+_+_: (list(A), list(A)) list(A) | (string, string) string | (uint, uint) uint
+_-_: (double, double) double | (duration, duration) duration | (int, int) int
+_-_: (timestamp, duration) timestamp | (timestamp, timestamp) duration | (uint, uint) uint
+_*_: (double, double) double | (int, int) int | (uint, uint) uint
+_/_: (double, double) double | (int, int) int | (uint, uint) uint
 _%_: (int, int) int | (uint, uint) uint
+_?_:_: (bool, A, A) A
 @in: (A, list(A)) bool | (A, map(A, B)) bool
 _[_]: (list(A), int) A | (map(A, B), A) B
 _[_]: (optional(list(A)), int) optional(A) | (optional(map(A, B)), A) optional(B)
-_[?_]: (list(A), int) optional(A) | (map(A, B), A) optional(B)
-_[?_]: (optional(list(A)), int) optional(A) | (optional(map(A, B)), A) optional(B)
+_[?_]: (list(A), int) optional(A) | (optional(list(A)), int) optional(A)
+_[?_]: (map(A, B), A) optional(B) | (optional(map(A, B)), A) optional(B)
+@sortByAssociatedKeys: (list(A), list(comparable)) list(A)
+@mapInsert: (map(A, B), A, B) map(A, B) | (map(A, B), map(A, B)) map(A, B)
 """
 _GLOBALS = """
 size: (string) int | (bytes) int | (list(A)) int | (map(A, B)) int
 matches: (string, string) bool
 dyn: (A) dyn
-type: (A) type
+type: (A) type(A)
 bool: (bool) bool | (string) bool
 int: (int) int | (uint) int | (double) int | (string) int | (timestamp) int | (duration) int
 uint: (uint) uint | (int) uint | (double) uint | (string) uint
@@ -61,10 +68,11 @@ string: (string) string | (bool) string | (int) string | (uint) string | (double
 string: (bytes) string | (timestamp) string | (duration) string | (IP) string | (CIDR) string
 bytes: (bytes) bytes | (string) bytes
 timestamp: (timestamp) timestamp | (string) timestamp | (int) timestamp
-duration: (duration) duration | (string) duration
+duration: (duration) duration | (string) duration | (int) duration
 optional.of: (A) optional(A)
 optional.none: () optional(A)
 optional.ofNonZeroValue: (A) optional(A)
+optional.unwrap: (list(optional(A))) list(A)
 quantity: (string) Quantity
 isQuantity: (string) bool
 sign: (Quantity) int
@@ -116,6 +124,7 @@ getMilliseconds: (timestamp) int | (timestamp, string) int | (duration) int
 hasValue: (optional(A)) bool
 value: (optional(A)) A
 or: (optional(A), optional(A)) optional(A)
+unwrapOpt: (list(optional(A))) list(A)
 orValue: (optional(A), A) A
 isInteger: (Quantity) bool
 asInteger: (Quantity) int
@@ -170,6 +179,7 @@ getPort: (URL) string
 getEscapedPath: (URL) string
 getQuery: (URL) map(string, list(string))
 validate: (Format, string) optional(list(string))
+includes: (dyn, dyn) bool
 """
 _CROSS = [(a, b) for a in ("int", "uint", "double") for b in ("int", "uint", "double") if a != b]
 

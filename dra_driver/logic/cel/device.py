@@ -29,7 +29,7 @@ class Facts:
         match question:
             case ("value", table, domain, name):
                 value = self._value(table, domain, name)
-                return None if value is None else (type(value), value)
+                return None if value is None else _typed(value)
             case ("names", table, domain):
                 return tuple(own for found, own in self._names(table) if found == domain)
             case ("domains", table):
@@ -77,12 +77,7 @@ class Recorder(Mapping[str, Any]):
         if answer is None:
             raise KeyError(name)
         value = answer[1]
-        if not isinstance(value, slices.Version):
-            return value
-        try:
-            return versions.parse(value.text)
-        except errors.Rejected as error:
-            raise values.CallError(str(error)) from error
+        return [*map(_of_engine, value)] if isinstance(value, tuple) else _of_engine(value)
 
     def __getitem__(self, field: str) -> Any:
         """A field of the device."""
@@ -101,6 +96,22 @@ class Recorder(Mapping[str, Any]):
         return len(declarations.DEVICE)
 
 
+def _typed(value: Any) -> Answer:
+    """With the types of all items: Python takes 1 and true for equal."""
+    if isinstance(value, tuple):
+        return tuple(type(item) for item in value), value
+    return type(value), value
+
+
+def _of_engine(value: Any) -> Any:
+    if not isinstance(value, slices.Version):
+        return value
+    try:
+        return versions.parse(value.text)
+    except errors.Rejected as error:
+        raise values.CallError(str(error)) from error
+
+
 class _Domains(Mapping[str, Any]):
     """Domain to names: a domain that the device lacks is an empty map, though not a member."""
 
@@ -109,7 +120,8 @@ class _Domains(Mapping[str, Any]):
         self._table = table
 
     def __getitem__(self, domain: str) -> "_Names":
-        return _Names(self._device, self._table, str(domain))
+        # No domain is named by a number.
+        return _Names(self._device, self._table, domain if isinstance(domain, str) else "")
 
     def __contains__(self, domain: object) -> bool:
         return isinstance(domain, str) and domain in self._device.ask("domains", self._table)
@@ -129,7 +141,9 @@ class _Names(Mapping[str, Any]):
         self._key = (table, domain)
 
     def __getitem__(self, name: str) -> Any:
-        return self._device.value(*self._key, str(name))
+        if not isinstance(name, str):
+            raise KeyError(name)
+        return self._device.value(*self._key, name)
 
     def __contains__(self, name: object) -> bool:
         return (

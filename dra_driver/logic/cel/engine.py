@@ -3,16 +3,18 @@
 An error is an exception; `&&`, `||`, `all` and `exists` absorb it if another operand decides.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.logic.cel import (
     checking,
     costs,
     device,
+    folding,
     frames,
     library,
     macros,
+    maps,
     operators,
     syntax,
     values,
@@ -42,6 +44,7 @@ class Program:
         self.tree = syntax.parse(expression)
         try:
             checking.check(self.tree)
+            folding.check(self.tree, {"device": None})
             self._run, self._cost, self._size = compile(self.tree)
         except RecursionError as error:
             raise syntax.Problem("nested too deeply") from error
@@ -67,6 +70,9 @@ def run(
         value = evaluate([COST_LIMIT - cost, recorder, *[None] * (size - frames.FIRST_VARIABLE)])
     except frames.Error as error:
         return error.failure, recorder.answers
+    except values.HashError as error:
+        text = f"internal error: runtime error: hash of unhashable type {error}"
+        return frames.Failure(text), recorder.answers
     except values.CostError:
         return frames.Failure("actual cost limit exceeded"), recorder.answers
     except RecursionError:
@@ -114,6 +120,10 @@ class _Compiler:
         arguments = [self.compile(argument, scope) for argument in node.arguments]
         if node.method and node.function in {"or", "orValue"}:
             return _alternative(node, *arguments)
+        if node.function == "@in":
+            members = folding.members(node.arguments[1], scope)
+            if members is not None:
+                return _membership(arguments[0], members)
         function = operators.OPERATORS.get(node.function)
         if function is None:
             table = library.METHODS if node.method else library.GLOBALS
@@ -128,9 +138,12 @@ class _Compiler:
         outside, self.cost = self.cost, _ROUND_COST
         bodies = [self.compile(body, inner) for body in node.bodies]
         step, self.cost = self.cost, outside
-        if node.kind in {"bind", "optMap", "optFlatMap"}:
+        if node.kind == "bind":
             self.cost += step
-            return macros.binding(node, operand, places[0], bodies[0])
+            return macros.bind(operand, places[0], bodies[0])
+        if node.kind in {"optMap", "optFlatMap"}:
+            self.cost += step
+            return macros.mapped(node, operand, places[0], bodies[0])
         return macros.FOLDS[node.kind](macros.Loop(node, operand, places, bodies, step))
 
 
@@ -143,7 +156,12 @@ def _name(name: str, scope: Mapping[str, int]) -> frames.Run:
         kind = values.TypeOf(name)
         return lambda _: kind
     place = scope[name]
-    return lambda frame: frame[place]
+
+    def read(frame: frames.Frame) -> Any:
+        value = frame[place]
+        return value.value(frame) if isinstance(value, macros.Lazy) else value
+
+    return read
 
 
 def _select(node: syntax.Select, owner: frames.Run) -> frames.Run:
@@ -159,7 +177,7 @@ def _select(node: syntax.Select, owner: frames.Run) -> frames.Run:
         if not isinstance(value, Mapping):
             raise frames.Error(f"{values.type_name(value)} has no field {field!r}", place)
         try:
-            found = operators.lookup(value, field)
+            found = maps.lookup(value, field)
         except values.CallError as error:
             raise frames.Error(str(error), place) from error
         if test:
@@ -197,20 +215,26 @@ def _call(
     return call
 
 
+def _membership(item: frames.Run, members: frozenset[Hashable]) -> frames.Run:
+    if not members:
+        return lambda _: False
+    return lambda frame: maps.hashed(item(frame)) in members
+
+
 def _alternative(node: syntax.Call, optional: frames.Run, other: frames.Run) -> frames.Run:
-    """`or` and `orValue`, which look at the alternative only if there is no value."""
+    """`or` and `orValue`, which look at the alternative only if there is no value.
+
+    As in cel-go, what is no optional (a dynamic value, null) is passed on.
+    """
     whole = node.function == "or"
 
     def alternative(frame: frames.Frame) -> Any:
         found = optional(frame)
         if not isinstance(found, values.Optional):
-            raise frames.no_overload(node.function, found, node.place)
+            return found
         if found.items:
             return found if whole else found.items[0]
-        instead = other(frame)
-        if whole and not isinstance(instead, values.Optional):
-            raise frames.no_overload(node.function, instead, node.place)
-        return instead
+        return other(frame)
 
     return alternative
 
@@ -267,14 +291,17 @@ def _list(runs: Sequence[frames.Run], optional: frozenset[int], place: int) -> f
 def _map(
     pairs: Sequence[tuple[frames.Run, frames.Run]], optional: frozenset[int], place: int
 ) -> frames.Run:
-    def entries(frame: frames.Frame) -> Iterator[tuple[Any, Any]]:
+    def build(frame: frames.Frame) -> maps.Map:
+        made = maps.Map()
         for number, (key, item) in enumerate(pairs):
             name, value = key(frame), item(frame)
-            for given in _given(value, place) if number in optional else (value,):
-                yield name, given
-
-    def build(frame: frames.Frame) -> values.Map:
-        return macros.made_map(entries(frame), place)
+            if number not in optional:
+                made.put(name, value)
+            elif given := _given(value, place):
+                made.put(name, given[0])
+            else:
+                made.remove(name)
+        return made
 
     return build
 

@@ -27,6 +27,15 @@ def quote(text: str) -> str:
     return '"' + values.text(text).translate(str.maketrans(_QUOTED)) + '"'
 
 
+def verbs(pattern: str) -> list[str]:
+    """The letters of the clauses of a pattern, in order.
+
+    Raises:
+        values.CallError: a clause is none.
+    """
+    return [_verb(found) for found in _CLAUSE.finditer(pattern) if not found[1]]
+
+
 def expand(pattern: str, arguments: list[Any]) -> str:
     """The pattern with `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x`, `%X` replaced by the arguments."""
     rest, size = list(values.items(arguments)), len(values.text(pattern))
@@ -36,20 +45,25 @@ def expand(pattern: str, arguments: list[Any]) -> str:
         nonlocal used, size
         if found[1]:
             return "%"
-        if found[3] not in _VERBS:
-            raise values.CallError(f"unrecognized formatting clause {found[0]!r}")
+        write = _VERBS[_verb(found)]
         if used >= len(rest):
             raise values.CallError(f"index {used} out of range")
         used += 1
-        precision = int(found[2] or 0) if found[2] is not None else _DEFAULT_PRECISION
-        if precision > _LONGEST_PRECISION:
-            raise values.CallError(f"precision {precision} is out of range")
-        text = _VERBS[found[3]](rest[used - 1], precision)
+        precision = int(found[2]) if found[2] is not None else _DEFAULT_PRECISION
+        text = write(rest[used - 1], precision)
         size += len(text)
         values.afford(size)
         return text
 
     return _CLAUSE.sub(clause, pattern)
+
+
+def _verb(clause: re.Match[str]) -> str:
+    if clause[3] not in _VERBS:
+        raise values.CallError(f"unrecognized formatting clause {clause[0]!r}")
+    if clause[2] == "" or (clause[2] is not None and int(clause[2]) > _LONGEST_PRECISION):
+        raise values.CallError(f"the precision of {clause[0]!r} is no number that is allowed")
+    return clause[3]
 
 
 def text_of(value: Any) -> str:

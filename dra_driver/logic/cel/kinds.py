@@ -1,14 +1,18 @@
-"""Types of expressions: how they are written, and which fits which.
+"""Types of expressions, and how they are written.
 
 A type is written as cel-go writes it: `int`, `list(string)`, `map(string, dyn)`. One capital letter
-is a type parameter. `dyn` fits everything and everything fits it.
+is a type parameter, a number a variable that stands for a type. `dyn` fits everything and
+everything fits it.
 """
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 _TOKEN = re.compile(r"[A-Za-z]+|[(),]")
+_NEVER_NULL = frozenset(
+    ["bool", "bytes", "double", "dyn", "int", "list", "map", "string", "type", "uint"]
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,9 +28,20 @@ class Type:
         return self.name + inside
 
     @property
-    def is_parameter(self) -> bool:
-        """Whether it stands for a type."""
-        return len(self.name) == 1
+    def is_variable(self) -> bool:
+        """Whether it stands for a type that is still open."""
+        return self.name.isdecimal()
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether null is taken for a value of it: times, and what libraries define."""
+        return self.name not in _NEVER_NULL
+
+    def replaced(self, known: Mapping[str, "Type"]) -> "Type":
+        """With others for some names, at any depth."""
+        if self.name in known:
+            return known[self.name]
+        return Type(self.name, tuple(argument.replaced(known) for argument in self.arguments))
 
 
 def parse(text: str) -> tuple[Type, ...]:
@@ -53,7 +68,7 @@ def _types(words: Iterator[str]) -> Iterator[Type]:
 
 
 DYN, BOOL, INT, UINT, DOUBLE = map(Type, ("dyn", "bool", "int", "uint", "double"))
-STRING, BYTES, NULL, TYPE = map(Type, ("string", "bytes", "null", "type"))
+STRING, BYTES, NULL = map(Type, ("string", "bytes", "null"))
 TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 ORDERED = frozenset({BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION})
 """Types whose values can be sorted."""
@@ -74,35 +89,6 @@ def optional_of(value: Type) -> Type:
     return Type("optional", (value,))
 
 
-def fits(actual: Type, expected: Type, bound: dict[str, Type]) -> bool:
-    """Whether a value of one type may stand where another is expected.
-
-    `bound` has the types that parameters of `expected` stand for so far; it is added to.
-    """
-    if expected.is_parameter:
-        known = bound.get(expected.name)
-        if known is None or (not fits(actual, known, {}) and fits(known, actual, {})):
-            bound[expected.name] = actual
-            return True
-        return fits(actual, known, {})
-    if DYN in {actual, expected}:
-        return True
-    if actual == NULL and expected in {TIMESTAMP, DURATION}:
-        return True
-    return (
-        actual.name == expected.name
-        and len(actual.arguments) == len(expected.arguments)
-        and all(map(lambda a, e: fits(a, e, bound), actual.arguments, expected.arguments))
-    )
-
-
-def substitute(kind: Type, bound: dict[str, Type]) -> Type:
-    """The type with its parameters replaced; one that stands for nothing becomes `dyn`."""
-    if kind.is_parameter:
-        return bound.get(kind.name, DYN)
-    return Type(kind.name, tuple(substitute(argument, bound) for argument in kind.arguments))
-
-
-def common(kinds: list[Type]) -> Type:
-    """The one type that all have, else `dyn`; `dyn` if there is none."""
-    return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else DYN
+def type_of(value: Type) -> Type:
+    """The type of a name that stands for a type."""
+    return Type("type", (value,))

@@ -7,13 +7,13 @@ Sources: Kubernetes 1.36 `staging/src/k8s.io/apiserver/pkg/cel/library/lists.go`
 import datetime as dt
 import functools
 import itertools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dra_driver.logic.cel import operators, strings, values
+from dra_driver.logic.cel import comparing, operators, strings, values
 
-_less = values.ordering(operator.lt)
+_MOST_VALUES = 48
+"""Of an attribute; Kubernetes 1.36 `ResourceSliceMaxAttributeValuesPerDevice`."""
 
 
 def sorted_by(items: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
@@ -21,8 +21,8 @@ def sorted_by(items: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
     kinds = {values.type_name(key) for key in keys}
     if len(kinds) > 1:
         raise values.CallError("list elements must have the same type")
-    if keys:
-        _less(keys[0], keys[0])
+    if keys and not comparing.is_ordered(keys[0]):
+        raise TypeError
     order = sorted(range(len(keys)), key=lambda position: keys[position])
     return [items[position] for position in order]
 
@@ -32,19 +32,38 @@ def _sort(items: list[Any]) -> list[Any]:
 
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(not _less(right, left) for left, right in itertools.pairwise(values.items(items)))
+    return all(_step(left, right) != 1 for left, right in itertools.pairwise(_ordered(items)))
+
+
+def _ordered(items: list[Any]) -> list[Any]:
+    """The list, of whose items each has an order; TypeError if not."""
+    if not all(map(comparing.is_ordered, values.items(items))):
+        raise TypeError
+    return items
+
+
+def _step(left: Any, right: Any) -> int | None:
+    """How two items compare; None, which is neither, where they do not."""
+    try:
+        return comparing.compare(left, right)
+    except (TypeError, values.CallError):
+        return None
 
 
 def _sum(items: list[Any]) -> Any:
+    if items and not (values.is_number(items[0]) or isinstance(items[0], dt.timedelta)):
+        raise TypeError
     rest = iter(values.items(items))
     return functools.reduce(operators.OPERATORS["_+_"], rest, next(rest, 0))
 
 
-def _extreme(name: str, better: Callable[[Any, Any], bool]) -> Callable[[list[Any]], Any]:
+def _extreme(name: str, better: int) -> Callable[[list[Any]], Any]:
     def find(items: list[Any]) -> Any:
         if not values.items(items):
             raise values.CallError(f"{name} called on empty list")
-        return functools.reduce(lambda best, item: item if better(item, best) else best, items)
+        return functools.reduce(
+            lambda best, item: item if _step(best, item) == better else best, _ordered(items)
+        )
 
     return find
 
@@ -52,7 +71,7 @@ def _extreme(name: str, better: Callable[[Any, Any], bool]) -> Callable[[list[An
 def _index_of(container: Any, item: Any, *offset: int) -> int:
     if not isinstance(container, list):
         return strings.index_of(container, item, *offset)
-    return next((n for n, found in enumerate(container) if values.equal(found, item)), -1)
+    return next((n for n, found in enumerate(container) if comparing.same(found, item) is True), -1)
 
 
 def _last_index_of(container: Any, item: Any, *offset: int) -> int:
@@ -90,6 +109,18 @@ def _intersects(left: list[Any], right: list[Any]) -> bool:
     return any(operators.contains(item, values.items(right)) for item in values.items(left))
 
 
+def _includes(target: Any, item: Any) -> bool:
+    if not isinstance(target, list):
+        return comparing.same(target, item) is True
+    if any(comparing.same(element, item) is True for element in target[:_MOST_VALUES]):
+        return True
+    if len(target) > _MOST_VALUES:
+        raise values.CallError(
+            f"'includes' function cannot be applied to lists longer than {_MOST_VALUES} values"
+        )
+    return False
+
+
 def _of_non_zero(value: Any) -> values.Optional:
     zero = value is None or (
         isinstance(value, bool | int | float | str | bytes | list | Mapping | dt.timedelta)
@@ -102,6 +133,13 @@ def _optional(value: Any) -> values.Optional:
     if not isinstance(value, values.Optional):
         raise TypeError
     return value
+
+
+def _unwrapped(optionals: list[Any]) -> list[Any]:
+    for item in values.items(optionals):
+        if not isinstance(item, values.Optional):
+            raise values.CallError(f"value {item} is not optional")
+    return [value for item in optionals for value in item.items]
 
 
 def _value(optional: Any) -> Any:
@@ -117,22 +155,25 @@ GLOBALS: Mapping[str, Callable[..., Any]] = {
     "sets.intersects": _intersects,
     "optional.of": lambda value: values.Optional((value,)),
     "optional.none": values.Optional,
+    "optional.unwrap": _unwrapped,
     "optional.ofNonZeroValue": _of_non_zero,
 }
 METHODS: Mapping[str, Callable[..., Any]] = {
     "isSorted": _is_sorted,
     "sum": _sum,
-    "min": _extreme("min", values.ordering(operator.lt)),
-    "max": _extreme("max", values.ordering(operator.gt)),
+    "min": _extreme("min", 1),
+    "max": _extreme("max", -1),
     "indexOf": _index_of,
     "lastIndexOf": _last_index_of,
     "slice": _slice,
     "flatten": _flatten,
     "sort": _sort,
     "reverse": lambda items: values.items(items)[::-1],
-    "distinct": lambda items: values.distinct(values.items(items)),
+    "distinct": lambda items: comparing.distinct(values.items(items)),
     "first": lambda items: values.Optional(tuple(values.items(items)[:1])),
     "last": lambda items: values.Optional(tuple(values.items(items)[-1:])),
+    "unwrapOpt": _unwrapped,
+    "includes": _includes,
     "hasValue": lambda optional: bool(_optional(optional).items),
     "value": _value,
 }

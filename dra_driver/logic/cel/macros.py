@@ -7,36 +7,65 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dra_driver.logic.cel import frames, lists, syntax, values
+from dra_driver.logic.cel import frames, lists, maps, syntax, values
 
 
-def binding(node: syntax.Macro, operand: frames.Run, place: int, body: frames.Run) -> frames.Run:
-    """A macro that sets its variable once."""
+class Lazy:
+    """The value of a variable that is worked out when it is first read."""
+
+    def __init__(self, run: frames.Run) -> None:
+        self._run = run
+        self._outcome: tuple[Any, frames.Error | None] | None = None
+
+    def value(self, frame: frames.Frame) -> Any:
+        """The value; an error as often as it is asked for."""
+        if self._outcome is None:
+            try:
+                self._outcome = self._run(frame), None
+            except frames.Error as error:
+                self._outcome = None, error
+        value, failure = self._outcome
+        if failure is not None:
+            raise failure
+        return value
+
+
+def bind(operand: frames.Run, place: int, body: frames.Run) -> frames.Run:
+    """`cel.bind`, whose variable is not worked out if nobody reads it."""
+
+    def bound(frame: frames.Frame) -> Any:
+        frame[place] = Lazy(operand)
+        return body(frame)
+
+    return bound
+
+
+def mapped(node: syntax.Macro, operand: frames.Run, place: int, body: frames.Run) -> frames.Run:
+    """`optMap` and `optFlatMap`: the value of an optional, if it has one, made into another."""
     kind = node.kind
 
-    def bind(frame: frames.Frame) -> Any:
+    def of_optional(frame: frames.Frame) -> Any:
         value = operand(frame)
-        if kind != "bind":
-            if not isinstance(value, values.Optional):
-                raise frames.no_overload(kind, value, node.place)
-            if not value.items:
-                return value
-            (value,) = value.items
-        frame[place] = value
+        if not isinstance(value, values.Optional):
+            raise frames.no_overload(kind, value, node.place)
+        if not value.items:
+            return value
+        (frame[place],) = value.items
         result = body(frame)
-        if kind == "optFlatMap" and not isinstance(result, values.Optional):
-            raise frames.no_overload(kind, result, node.place)
         return values.Optional((result,)) if kind == "optMap" else result
 
-    return bind
+    return of_optional
 
 
-def made_map(entries: Iterable[tuple[Any, Any]], place: int) -> values.Map:
-    """A map of entries; an error if a key cannot be one or comes twice."""
+def _inserted(entries: Iterable[tuple[Any, Any]], place: int) -> maps.Map:
+    """A map of entries; an error if a key comes twice."""
+    made = maps.Map()
     try:
-        return values.Map(entries)
+        for key, value in entries:
+            made.insert(key, value)
     except values.CallError as error:
         raise frames.Error(str(error), place) from error
+    return made
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +152,7 @@ def _transform(loop: Loop) -> frames.Run:
 
 def _transform_map(loop: Loop) -> frames.Run:
     place = loop.node.place
-    return lambda frame: made_map(
+    return lambda frame: _inserted(
         ((key, loop.bodies[-1](frame)) for key, _ in loop.chosen(frame)), place
     )
 
@@ -136,7 +165,7 @@ def _transform_entry(loop: Loop) -> frames.Run:
                 raise frames.no_overload(loop.node.kind, made, loop.node.place)
             yield from ((key, made[key]) for key in made)
 
-    return lambda frame: made_map(entries(frame), loop.node.place)
+    return lambda frame: _inserted(entries(frame), loop.node.place)
 
 
 def _sort_by(loop: Loop) -> frames.Run:

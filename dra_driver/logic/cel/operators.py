@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dra_driver.logic.cel import values
+from dra_driver.logic.cel import comparing, maps, values
 
 _JOINED = (str, bytes, list)
 
@@ -18,7 +18,7 @@ _JOINED = (str, bytes, list)
 def contains(item: Any, container: Any) -> bool:
     """The operator `in`."""
     if isinstance(container, list):
-        return any(values.equal(item, element) for element in container)
+        return comparing.is_in(item, container)
     if isinstance(container, Mapping):
         return item in container
     raise TypeError
@@ -29,7 +29,7 @@ def index(container: Any, key: Any) -> Any:
     if isinstance(container, values.Optional):
         return optional_index(container, key)
     if isinstance(container, Mapping):
-        if found := lookup(container, key).items:
+        if found := maps.lookup(container, key).items:
             return found[0]
         raise values.CallError(f"no such key: {key}")
     position = _position(key)
@@ -43,18 +43,10 @@ def optional_index(container: Any, key: Any) -> values.Optional:
     if isinstance(container, values.Optional):
         return optional_index(container.items[0], key) if container.items else container
     if isinstance(container, Mapping):
-        return lookup(container, key)
+        return maps.lookup(container, key)
     position = _position(key)
     inside = 0 <= position < len(values.items(container))
     return values.Optional((container[position],) if inside else ())
-
-
-def lookup(container: Mapping[Any, Any], key: Any) -> values.Optional:
-    """What a map gives for a key, if anything. A map may give something for no key of its own."""
-    try:
-        return values.Optional((container[key],))
-    except KeyError:
-        return values.Optional()
 
 
 def _position(key: Any) -> int:
@@ -64,7 +56,9 @@ def _position(key: Any) -> int:
 
 
 def _negate(number: Any) -> Any:
-    return -number if isinstance(number, float) else values.int64(-values.integer(number))
+    if isinstance(number, float | dt.timedelta):
+        return -number
+    return values.int64(-values.integer(number))
 
 
 def _add(left: Any, right: Any) -> Any:
@@ -146,12 +140,12 @@ def _not(value: Any) -> bool:
 OPERATORS: Mapping[str, Callable[..., Any]] = {
     "!_": _not,
     "-_": _negate,
-    "_==_": values.equal,
-    "_!=_": lambda left, right: not values.equal(left, right),
-    "_<_": values.ordering(operator.lt),
-    "_<=_": values.ordering(operator.le),
-    "_>_": values.ordering(operator.gt),
-    "_>=_": values.ordering(operator.ge),
+    "_==_": comparing.equals,
+    "_!=_": lambda left, right: comparing.equal(left, right) is not True,
+    "_<_": comparing.ordering(operator.lt),
+    "_<=_": comparing.ordering(operator.le),
+    "_>_": comparing.ordering(operator.gt),
+    "_>=_": comparing.ordering(operator.ge),
     "_+_": _add,
     "_-_": _subtract,
     "_*_": _multiply,

@@ -5,8 +5,10 @@ Kubernetes 1.36 (`structured/internal/incubating`). A device with a field that i
 refused and named, never handed out.
 """
 
+import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from dra_driver.logic.scheduling import (
     candidacy,
@@ -23,8 +25,9 @@ from dra_driver.logic.scheduling import (
 )
 from dra_driver.model import claims, nodes
 
-MAX_STEPS = 500_000
-"""Devices looked at in one search. The real scheduler stops after 10 seconds instead."""
+MAX_STEPS = 5_000_000
+"""Devices looked at in one search. The real scheduler stops after 10 seconds instead, in which it
+looks at about as many."""
 
 Shortfalls = tuple[shortfalls.Shortfall, ...]
 
@@ -55,9 +58,9 @@ def allocate(
     """Devices on `node` for all claims of a plan together; `in_use` is what others have.
 
     Raises:
-        demand.Aborted: an error that stops the pod on every node: an expression that fails on a
-            device, All with an incomplete pool or a broken constraint, more than 32 devices for a
-            claim, a search without end.
+        demand.Aborted: an error that stops the pod, whatever other nodes have: an expression that
+            fails on a device, All with a pool that cannot be used or a broken constraint, more than
+            32 devices for a claim, a search without end.
     """
     search = _Search(plan, node, inventory.seen(node), in_use, behaviour, max_steps)
     search.prepare(inventory)
@@ -78,6 +81,27 @@ def allocate(
     )
 
 
+def may_fail(plan: demand.Plan, *, node: nodes.Node, inventory: pools.Inventory) -> bool:
+    """Whether `allocate` might stop the pod there; if not, it only tells whether the node fits.
+
+    Asked again for the same node and the same kind of claims, the answer costs next to nothing.
+    """
+    seen = inventory.seen(node)
+    for want in (want for item in plan for want in item.wants):
+        if want.spec.mode == claims.ALL:
+            return True
+        meant = seen.answers(want.question)
+        position = meant.find(_UNKNOWN)
+        while position >= 0:
+            try:
+                hurdle = hurdles.unselected(want, seen.candidates[position], node)
+            except demand.Aborted:
+                return True
+            meant[position] = _MEANT if hurdle is None else _NOT_MEANT
+            position = meant.find(_UNKNOWN, position)
+    return False
+
+
 def diagnose(
     plan: demand.Plan,
     *,
@@ -89,7 +113,8 @@ def diagnose(
     """What was short on a node on which `allocate` found nothing."""
     seen = inventory.pools(node)
     free = reservations.Reservations(seen, in_use, behaviour)
-    return shortfalls.diagnose(plan, node=node, seen=seen, free=free)
+    elsewhere = [pool for pool in inventory.unusable_elsewhere(node) if pool.is_invalid]
+    return shortfalls.diagnose(plan, node=node, seen=(*seen, *elsewhere), free=free)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,16 +155,20 @@ class _Search:
         self._seen = seen
         self._reservations = reservations.Reservations(seen.pools, in_use, behaviour)
         self._constraints = [
-            [constraints.Attribute(constraint, behaviour) for constraint in item.claim.constraints]
+            [constraints.of(constraint, behaviour) for constraint in item.claim.constraints]
             for item in plan
         ]
         self._meant = {want: seen.answers(want.question) for item in plan for want in item.wants}
         self._fits: dict[tuple[demand.Want, int], _Fit] = {}
+        self._listed: dict[demand.Want, list[int]] = {}
         self.chosen: list[list[results.Chosen]] = [[] for _ in plan]
         self._counted: list[bool] = []
         self._everything: dict[demand.Want, list[int]] = {}
-        self._least: list[list[int]] = []
         self._steps = self._max_steps = max_steps
+        self._exceeded = False
+        leaks = behaviour.reservations_leak and any(c.consumes for c in seen.candidates)
+        self._skips = not leaks
+        self._behaviour = behaviour
 
     def prepare(self, inventory: pools.Inventory) -> None:
         """Look up all devices where All asks for them, and check the number of devices."""
@@ -148,9 +177,8 @@ class _Search:
                 unusable = inventory.unusable_elsewhere(self._node)
                 self._everything[want] = self._all_of(want, (*self._seen.pools, *unusable))
         for item in self._plan:
-            least = [min(map(self._count, alternatives)) for alternatives in item.requests]
-            self._least.append([sum(least[number:]) for number in range(len(least) + 1)])
-            _check_size(item, self._least[-1][0])
+            least = (min(map(self._count, alternatives)) for alternatives in item.requests)
+            _check_size(item, sum(least))
 
     def run(self) -> bool:
         """Search; the solution, if there is one, is in `chosen`."""
@@ -173,50 +201,78 @@ class _Search:
         requests, want = self._plan[place.claim].requests, place.want
         if place.request == len(requests):
             yield _Place(place.claim + 1)
+            self._exceeded = False
         elif want is None:
-            for alternative in requests[place.request]:
-                if self._may_fit(place, alternative):
-                    yield dataclasses.replace(place, want=alternative)
-        elif place.taken == self._count(want):
-            yield _Place(place.claim, place.request + 1)
+            yield from self._alternatives(place, requests[place.request])
+        elif place.taken == (count := self._count(want)):
+            if count:
+                yield _Place(place.claim, place.request + 1)
+        elif len(self.chosen[place.claim]) + count - place.taken > demand.MAX_RESULTS:
+            self._exceeded = True
         else:
             yield from self._devices(place, want)
 
-    def _may_fit(self, place: _Place, want: demand.Want) -> bool:
-        """Whether the alternative has devices, and the rest of the claim room for its devices."""
-        count = self._count(want)
-        rest = self._least[place.claim][place.request + 1]
-        return 0 < count <= demand.MAX_RESULTS - rest - len(self.chosen[place.claim])
+    def _alternatives(self, place: _Place, alternatives: Sequence[demand.Want]) -> _Choices:
+        """One after the other. Of a claim that would become too large other devices are no help.
+
+        That is what `_exceeded` tells: it ends all choices of devices up to where there is another
+        alternative, which may want fewer.
+        """
+        exceeded = True
+        for alternative in alternatives:
+            self._exceeded = False
+            yield dataclasses.replace(place, want=alternative)
+            exceeded = exceeded and self._exceeded
+        self._exceeded = exceeded
 
     def _devices(self, place: _Place, want: demand.Want) -> _Choices:
         everything, meant = self._everything.get(want), self._meant[want]
-        if everything is not None:
-            offered: Sequence[int] = everything[place.start : place.start + 1]
-        else:
-            offered = range(place.start, len(self._seen.candidates))
-        several = (want.spec.count or 0) - place.taken > 1
-        for index in offered:
+        # What is not tried leaves no counters behind, as released.
+        several = self._skips and (want.spec.count or 0) - place.taken > 1
+        looked = place.start
+        for index in self._offered(want, place.start):
             if several and _are_too_few(meant, index, want, place):
                 return
-            if meant[index] != _NOT_MEANT and self._take(place.claim, want, index):
-                start = index + 1 if everything is None else place.start + 1
+            self._look(want, index + 1 - looked if everything is None else 1)
+            looked = index + 1
+            if self._take(place.claim, want, index):
+                start = looked if everything is None else place.start + 1
                 yield _Place(place.claim, place.request, want, place.taken + 1, start)
                 self._put_back(place.claim)
+                if self._exceeded:
+                    return
+        if everything is None:
+            self._look(want, len(meant) - looked)
 
-    def _take(self, claim: int, want: demand.Want, index: int) -> bool:
-        candidate = self._seen.candidates[index]
-        self._steps -= 1
+    def _offered(self, want: demand.Want, start: int) -> Iterable[int]:
+        """Devices that the request may mean, from `start` on; of All only the next one."""
+        if want in self._everything:
+            return self._everything[want][start : start + 1]
+        meant = self._meant[want]
+        if meant.find(_UNKNOWN) >= 0:
+            return (index for index in range(start, len(meant)) if meant[index] != _NOT_MEANT)
+        if want not in self._listed:
+            self._listed[want] = [index for index, answer in enumerate(meant) if answer == _MEANT]
+        listed = self._listed[want]
+        return itertools.islice(listed, bisect.bisect_left(listed, start), None)
+
+    def _look(self, want: demand.Want, count: int) -> None:
+        self._steps -= count
         if self._steps < 0:
             raise demand.Aborted(
                 f"{want}: no answer after {self._max_steps} devices on node {self._node.name}: "
                 "add a selector that leaves fewer devices, or ask for fewer at once"
             )
+
+    def _take(self, claim: int, want: demand.Want, index: int) -> bool:
+        candidate = self._seen.candidates[index]
         if self._reservations.is_in_use(want, candidate) or (
             want.spec.admin_access and not candidate.shareable and self._has(claim, candidate)
         ):
             return False
         fit = self._fit(want, index)
-        if fit is None or not self._reservations.has_room(want, candidate, fit):
+        room_last = self._behaviour.all_forgets_room and want in self._everything
+        if fit is None or not (room_last or self._reservations.has_room(want, candidate, fit)):
             return False
         counted = self._reservations.count(want, candidate)
         if counted is None:
@@ -224,6 +280,8 @@ class _Search:
         if hurdles.unusable(want, candidate) or not self._constrain(claim, want, candidate):
             if counted:
                 self._reservations.uncount(candidate, refused=True)
+            return False
+        if room_last and not self._reservations.has_room(want, candidate, fit):
             return False
         self._reservations.take(want, candidate, fit)
         self.chosen[claim].append(results.Chosen(want, candidate, fit))
@@ -236,7 +294,7 @@ class _Search:
             if constraint.take(want.name, candidate):
                 continue
             for earlier in concerned[:index]:
-                earlier.put_back()
+                earlier.put_back(want.name)
             if want in self._everything:
                 raise demand.Aborted(
                     f"{want}: allocation mode All takes device {candidate.id}, "
@@ -249,7 +307,7 @@ class _Search:
         chosen = self.chosen[claim].pop()
         for constraint in self._constraints[claim]:
             if constraint.concerns(chosen.want.name):
-                constraint.put_back()
+                constraint.put_back(chosen.want.name)
         self._reservations.put_back(chosen.want, chosen.candidate)
         if self._counted.pop():
             self._reservations.uncount(chosen.candidate, refused=False)
@@ -275,11 +333,13 @@ class _Search:
 
     def _all_of(self, want: demand.Want, seen: Sequence[pools.Pool]) -> list[int]:
         for pool in seen:
-            if pool.defect:
+            if pool.defect and (pool.is_invalid or self._behaviour.incomplete_is_fatal):
                 raise demand.Aborted(
                     f"{want}: allocation mode All needs every pool that node {self._node.name} "
                     f"sees, but pool {pool} is {pool.defect}: wait until its driver is done"
                 )
+        if any(pool.defect for pool in seen):
+            return []
         return [
             index
             for index, candidate in enumerate(self._seen.candidates)

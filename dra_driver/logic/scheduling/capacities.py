@@ -133,7 +133,8 @@ def _stepped(
     if step is None or not step.value:
         return requested
     steps = -((least.value - requested.value) // step.value)
-    return quantities.of_bytes(least.value + steps * step.value)
+    # Written as the API server stores it: whole powers of 1000 by their suffix.
+    return quantities.parse(str(quantities.of_bytes(least.value + steps * step.value)))
 
 
 def _is_allowed(amount: quantities.Quantity, policy: request_policies.RequestPolicy) -> bool:

@@ -7,25 +7,22 @@ Source: Kubernetes 1.36 `structured/internal/incubating/allocator_incubating.go`
 `constraint.go`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from dra_driver.logic.scheduling import candidacy, emulation
 from dra_driver.model import claims, slices
 
-_Value = tuple[type, slices.AttributeValue]
+_Values = frozenset[tuple[type, slices.Scalar]]
+"""The values of an attribute, of a list all of them. Version and string, 1 and true differ."""
 
 
 class Attribute:
     """One constraint over the devices of one claim."""
 
-    def __init__(
-        self, constraint: claims.Constraint, behaviour: emulation.Emulation = emulation.FIXED
-    ) -> None:
+    def __init__(self, constraint: claims.Constraint) -> None:
         """Start without devices."""
         self._constraint = constraint
-        self._forgets = constraint.distinct and behaviour.distinct_forgets
-        # One alternative of a request at a time, so that its name stands for the request.
-        self._values: list[tuple[str, _Value]] = []
+        self._taken: list[_Values] = []
 
     def __str__(self) -> str:
         """As in the claim: matchAttribute NAME."""
@@ -39,34 +36,71 @@ class Attribute:
 
     def take(self, request: str, candidate: candidacy.Candidate) -> bool:
         """Add the device; False, and nothing added, if it has no value or the wrong one."""
-        value = lookup(candidate.device, candidate.id.driver, self._constraint.attribute)
-        if value is None:
+        values = _values(candidate, self._constraint.attribute)
+        if values is None:
             return False
-        # Version and string, 1 and true are different values.
-        typed = (type(value), value)
-        known = self._remembered()
-        agrees = typed not in known if self._constraint.distinct else not known or typed == known[0]
-        if agrees:
-            self._values.append((request, typed))
-        return agrees
+        if self._constraint.distinct:
+            if any(values & known for known in self._known()):
+                return False
+        elif self._taken:
+            values = values & self._common()
+            if not values:
+                return False
+        self._add(request, values)
+        return True
 
-    def put_back(self) -> None:
-        """Take the device that was added last back out."""
-        request, _ = self._values.pop()
-        if self._forgets:
-            # The one place where a request's value was kept is cleared with its last device.
-            self._values = [
-                (name, value) if name != request else (name, _FORGOTTEN)
-                for name, value in self._values
-            ]
+    def put_back(self, request: str) -> None:  # noqa: ARG002 - as released it matters
+        """Take the device that was added last, for this request, back out."""
+        self._taken.pop()
 
-    def _remembered(self) -> Sequence[_Value]:
-        if self._forgets:
-            return list(dict(self._values).values())
-        return [value for _, value in self._values]
+    def _add(self, request: str, values: _Values) -> None:  # noqa: ARG002 - as released it matters
+        self._taken.append(values)
+
+    def _known(self) -> Iterable[_Values]:
+        """What distinct values must not be among."""
+        return self._taken
+
+    def _common(self) -> _Values:
+        """What all devices have in common; with each it can only become less."""
+        return self._taken[-1]
 
 
-_FORGOTTEN: _Value = (type(None), "")
+class Forgetful(Attribute):
+    """As released: one value for each request, that of its last device; gone with any of them.
+
+    What all devices have in common stays as small as the last device that was added made it.
+    """
+
+    def __init__(self, constraint: claims.Constraint) -> None:
+        """Start without devices."""
+        super().__init__(constraint)
+        self._by_request: dict[str, _Values] = {}
+
+    def put_back(self, request: str) -> None:
+        """Take a device of this request back out."""
+        last = self._taken.pop()
+        self._by_request.pop(request.partition("/")[0], None)
+        if self._taken:
+            self._taken[-1] = last
+
+    def _add(self, request: str, values: _Values) -> None:
+        super()._add(request, values)
+        self._by_request[request.partition("/")[0]] = values
+
+    def _known(self) -> Iterable[_Values]:
+        return self._by_request.values() if self._taken else ()
+
+
+def of(constraint: claims.Constraint, behaviour: emulation.Emulation) -> Attribute:
+    """The constraint, without devices yet."""
+    return Forgetful(constraint) if behaviour.distinct_forgets else Attribute(constraint)
+
+
+def _values(candidate: candidacy.Candidate, attribute: str) -> _Values | None:
+    value = lookup(candidate.device, candidate.id.driver, attribute)
+    if value is None:
+        return None
+    return frozenset((type(item), item) for item in slices.scalars(value))
 
 
 def lookup(device: slices.Device, driver: str, qualified: str) -> slices.AttributeValue | None:

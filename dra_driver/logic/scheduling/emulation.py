@@ -1,6 +1,6 @@
 """Known defects of Kubernetes releases in allocating devices, to behave as released if asked to.
 
-Without any of them the allocator behaves as the same code with these defects mended.
+Without a release the allocator behaves as 1.36 with its defects mended.
 """
 
 import dataclasses
@@ -19,11 +19,24 @@ class Emulation:
     reservations_leak: bool = False
     """In one search counters stay reserved for a device that a taint or a constraint refuses, and
     for a share that is given back (kubernetes/kubernetes#140436)."""
+    shares_count_again: bool = False
+    """Each share of a device without capacity counts the device's counters, as long as no share
+    takes some capacity (kubernetes/kubernetes#140437)."""
+    all_forgets_room: bool = False
+    """Allocation mode All looks at what is left of a shared device last: a constraint that the
+    device breaks is an error even if it is full, and a full one stays with the constraints
+    (kubernetes/kubernetes#140769)."""
     distinct_forgets: bool = False
     """distinctAttribute remembers one value of each request: that of its last device."""
     admin_access_takes: bool = False
     """Admin access needs free counters and capacity (kubernetes/kubernetes#140729), and keeps its
     devices from later requests of the same pod."""
+    shares_hold_nothing: bool = False
+    """A device that is published as one for a single claim, while claims have shares of it, is free
+    as far as its capacities have room (kubernetes/kubernetes#140798)."""
+    incomplete_is_fatal: bool = True
+    """Allocation mode All and a pool of which slices are missing stop the pod, though another node
+    may fit; mended only in 1.38 (kubernetes/kubernetes#141898)."""
 
 
 FIXED = Emulation()
@@ -32,9 +45,14 @@ RELEASES: Mapping[str, Emulation] = {
     "1.36.2": Emulation(
         counters_by_pool_name=True,
         reservations_leak=True,
+        shares_count_again=True,
+        all_forgets_room=True,
         distinct_forgets=True,
         admin_access_takes=True,
-    )
+        shares_hold_nothing=True,
+    ),
+    "1.37": Emulation(shares_hold_nothing=True),
+    "1.38": Emulation(incomplete_is_fatal=False),
 }
 
 

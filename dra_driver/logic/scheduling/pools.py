@@ -14,6 +14,8 @@ from dra_driver.model import nodes, slices
 PoolKey = usage.PoolKey
 _Keys = frozenset[PoolKey]
 _NO_KEYS: _Keys = frozenset()
+INVALID = "invalid: "
+"""How the defect of a pool begins whose slices contradict each other."""
 _QUESTIONS = 256
 """Kept for each node; a claim asks one for each of its requests."""
 
@@ -35,6 +37,11 @@ class Pool:
     def __str__(self) -> str:
         """As in messages: driver/pool."""
         return f"{self.driver}/{self.name}"
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether it cannot be used although all its slices are there."""
+        return self.defect.startswith(INVALID)
 
     @property
     def key(self) -> PoolKey:
@@ -227,11 +234,12 @@ def _gather(everything: tuple[_Slice, ...], node: nodes.Node) -> Pool | None:
     first = relevant[0].body
     generation = max(item.body.generation for item in relevant)
     kept = [item for item in relevant if item.body.generation == generation]
-    current = [item for item in everything if item.body.generation == generation]
-    count = kept[0].body.slice_count
+    current, count = kept, kept[0].body.slice_count
     if len(kept) != count:
+        # Only then the scheduler looks at slices that are for other nodes.
         if any(item.body.generation > generation for item in everything):
             return None
+        current = [item for item in everything if item.body.generation == generation]
         if len(current) != count:
             defect = f"incomplete: {len(current)} of {count} slices"
             return Pool(first.driver, first.pool, generation, defect=defect)
@@ -254,13 +262,13 @@ def _defect(
     everything: Iterable[candidacy.Candidate],
 ) -> str:
     if twice := _first_repeated(candidate.id.device for candidate in offered):
-        return f"invalid: device {twice!r} is listed twice"
+        return f"{INVALID}device {twice!r} is listed twice"
     if twice := _first_repeated(sets):
-        return f"invalid: counter set {twice!r} is defined twice"
+        return f"{INVALID}counter set {twice!r} is defined twice"
     for candidate in everything:
         if unknown := candidate.consumes.keys() - counters.keys():
             name, counter = min(unknown)
-            return f"invalid: device {candidate.id.device!r} uses unknown counter {name}/{counter}"
+            return f"{INVALID}device {candidate.id.device!r} uses unknown counter {name}/{counter}"
     return ""
 
 

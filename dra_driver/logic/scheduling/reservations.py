@@ -13,6 +13,7 @@ from dra_driver.logic.scheduling import (
     pools,
     usage,
 )
+from dra_driver.model import quantities
 
 
 class Refusal(enum.Enum):
@@ -46,6 +47,7 @@ class Reservations:
         self._counters = counters.Counters(seen, in_use, behaviour)
         self._taken: collections.Counter[candidacy.Candidate] = collections.Counter()
         self._shares: dict[candidacy.Candidate, list[capacities.Amounts]] = {}
+        self._drawn: dict[candidacy.Candidate, dict[str, quantities.Amount]] = {}
 
     def needs(self, want: demand.Want) -> bool:
         """Whether a request needs what is free, and takes it: admin access does neither."""
@@ -56,7 +58,7 @@ class Reservations:
         if want.spec.admin_access:
             return False
         held = self._held.get(candidate)
-        if held is not None and (held.whole or not candidate.shareable):
+        if held is not None and (held.whole or self._is_barred(want, candidate, held)):
             return True
         return candidate in self._taken
 
@@ -105,6 +107,9 @@ class Reservations:
             return
         if candidate.shareable:
             self._shares.setdefault(candidate, []).append(taken)
+            drawn = self._drawn.setdefault(candidate, {})
+            for name, amount in taken.items():
+                drawn[name] = drawn.get(name, 0) + amount.exact
         else:
             self._taken[candidate] += 1
 
@@ -113,7 +118,7 @@ class Reservations:
         if not self.needs(want):
             return
         if candidate.shareable:
-            self._shares[candidate].pop()
+            self._draw_back(candidate, self._shares[candidate].pop())
             if not self._shares[candidate]:
                 del self._shares[candidate]
         else:
@@ -126,9 +131,37 @@ class Reservations:
             return False
         return not candidate.shareable or not self._is_shared(candidate)
 
+    def _is_barred(
+        self, want: demand.Want, candidate: candidacy.Candidate, held: usage.Held
+    ) -> bool:
+        """Whether shares that others have keep it from being given as a whole."""
+        if candidate.shareable:
+            return False
+        if not self._behaviour.shares_hold_nothing:
+            return True
+        try:
+            wanted = capacities.consumption(candidate.device, candidate.id.driver, want.capacity)
+        except capacities.Misfit:
+            return False
+        return not capacities.has_room(candidate.device, wanted, held.consumed)
+
     def _is_shared(self, candidate: candidacy.Candidate) -> bool:
+        """Whether the counters of a device that can be shared are taken already."""
         held = self._held.get(candidate)
+        if self._behaviour.shares_count_again:
+            # Only capacity is looked at, whether some is drawn.
+            return candidate in self._drawn or bool(held is not None and held.consumed)
         return candidate in self._shares or (held is not None and held.shares > 0)
+
+    def _draw_back(self, candidate: candidacy.Candidate, taken: capacities.Amounts) -> None:
+        """Undo what one share drew; one that drew nothing is not undone, as released."""
+        drawn = self._drawn.get(candidate)
+        if drawn is None or not taken:
+            return
+        for name, amount in taken.items():
+            drawn[name] -= amount.exact
+        if not any(drawn.values()):
+            del self._drawn[candidate]
 
     def _used(self, candidate: candidacy.Candidate) -> list[usage.Amounts]:
         held = self._held.get(candidate)

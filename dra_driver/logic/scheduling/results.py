@@ -93,7 +93,15 @@ def _node_selector(chosen: Sequence[candidacy.Candidate], node: nodes.Node) -> c
     for candidate in chosen:
         for term in (candidate.node_selector or {}).get("nodeSelectorTerms") or ():
             for field in ("matchExpressions", "matchFields"):
+                known = merged.setdefault(field, [])
                 for requirement in term.get(field) or ():
-                    if requirement not in (known := merged.setdefault(field, [])):
+                    if _sense(requirement) not in map(_sense, known):
                         known.append(requirement)
+    merged = {field: known for field, known in merged.items() if known}
     return {"nodeSelectorTerms": [merged]} if merged else None
+
+
+def _sense(requirement: claims.Json) -> tuple[str, str, frozenset[str]]:
+    """Equal for requirements that say the same: values in another order, or twice."""
+    values = frozenset(requirement.get("values") or ())
+    return requirement["key"], requirement["operator"], values

@@ -43,11 +43,14 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """No node takes the pod. `message` is for its condition."""
+    """No node takes the pod. `message` is for its condition.
+
+    `blocking` are claims that tie the pod to devices of another node, though some node has what the
+    others ask for: to give one of them back may help.
+    """
 
     message: str
     blocking: frozenset[claims.ClaimUid] = frozenset()
-    """Claims that tie the pod to devices of a node that does not take it."""
 
 
 def place(
@@ -55,63 +58,91 @@ def place(
 ) -> Placement | Refusal:
     """The first node that fits; with `firstAvailable` requests the one that meets them best.
 
-    `of_pod` are the pod's claims, allocated or not.
+    `of_pod` are the pod's claims, allocated or not. As in kube-scheduler, an error on any node that
+    is looked at stops the pod, whether another fits or not, and so on a node that the devices of
+    the pod's claims cannot be used from.
     """
     pending = [claim for claim in of_pod if claim.allocation is None]
     try:
-        return _search(pod, of_pod, demand.plan(pending, view.classes), view)
+        plan = demand.plan(pending, view.classes)
+        return _Search(plan, of_pod, view).place(pod)
     except demand.Aborted as error:
         return Refusal(str(error))
 
 
-def _search(
-    pod: placing.Pod, of_pod: Sequence[claims.ResourceClaim], plan: demand.Plan, view: View
-) -> Placement | Refusal:
-    has_preferences = any(len(choices) > 1 for item in plan for choices in item.requests)
-    verdicts: dict[str, unschedulable.Verdict] = {}
-    blocking: set[claims.ClaimUid] = set()
-    short: list[nodes.Node] = []
-    best: tuple[int, Placement] | None = None
-    for node in view.nodes:
-        if (reason := placing.obstacle(pod, node)) is not None:
-            verdicts[node.name] = reason
-            continue
-        if tied := [claim for claim in of_pod if not _is_usable(claim, node)]:
-            blocking.update(claim.ref.uid for claim in tied)
-            verdicts[node.name] = "node(s) cannot use the devices that the pod's claims have"
-            continue
+class _Search:
+    def __init__(
+        self, plan: demand.Plan, of_pod: Sequence[claims.ResourceClaim], view: View
+    ) -> None:
+        self._plan, self._of_pod, self._view = plan, of_pod, view
+        self._prefers = any(len(choices) > 1 for item in plan for choices in item.requests)
+        self._verdicts: dict[str, unschedulable.Verdict] = {}
+        self._blocking: set[claims.ClaimUid] = set()
+        self._short: list[nodes.Node] = []
+
+    def place(self, pod: placing.Pod) -> Placement | Refusal:
+        best: tuple[int, Placement] | None = None
+        fitting = 0
+        for node in self._view.nodes:
+            if (reason := placing.obstacle(pod, node)) is not None:
+                self._verdicts[node.name] = reason
+                continue
+            if best is not None and not self._prefers and not self._may_fail(node):
+                # Whether it fits as well makes no difference.
+                fitting += 1
+            elif (outcome := self._fit(node)) is not None:
+                fitting += 1
+                if best is None or outcome.score > best[0]:
+                    best = outcome.score, Placement(node.name, outcome.allocations or ())
+            if fitting >= _enough(len(self._view.nodes)):
+                break
+        if best is not None:
+            return best[1]
+        self._verdicts |= {node.name: self._shortfalls(node) for node in self._short}
+        return Refusal(unschedulable.message(self._verdicts), frozenset(self._blocking))
+
+    def _fit(self, node: nodes.Node) -> allocation.Outcome | None:
         outcome = allocation.allocate(
-            plan,
+            self._plan,
             node=node,
-            inventory=view.inventory,
-            in_use=view.in_use,
-            share_ids=view.share_ids,
-            behaviour=view.behaviour,
+            inventory=self._view.inventory,
+            in_use=self._view.in_use,
+            share_ids=self._view.share_ids,
+            behaviour=self._view.behaviour,
         )
         if outcome.allocations is None:
-            short.append(node)
-            continue
-        if best is None or outcome.score > best[0]:
-            best = outcome.score, Placement(node.name, outcome.allocations)
-        if not has_preferences:
-            break
-    if best is not None:
-        return best[1]
-    verdicts |= {node.name: _shortfalls(plan, node, view) for node in short}
-    return Refusal(unschedulable.message(verdicts), frozenset(blocking))
+            self._short.append(node)
+            return None
+        if tied := [claim for claim in self._of_pod if not is_usable(claim, node)]:
+            self._blocking.update(claim.ref.uid for claim in tied)
+            self._verdicts[node.name] = "node(s) cannot use the devices that the pod's claims have"
+            return None
+        return outcome
+
+    def _may_fail(self, node: nodes.Node) -> bool:
+        return allocation.may_fail(self._plan, node=node, inventory=self._view.inventory)
+
+    def _shortfalls(self, node: nodes.Node) -> allocation.Shortfalls:
+        """Worked out only once no node is left: most pods fit on some node."""
+        return allocation.diagnose(
+            self._plan,
+            node=node,
+            inventory=self._view.inventory,
+            in_use=self._view.in_use,
+            behaviour=self._view.behaviour,
+        )
 
 
-def _shortfalls(plan: demand.Plan, node: nodes.Node, view: View) -> allocation.Shortfalls:
-    """Worked out only once no node is left: most pods fit on some node."""
-    return allocation.diagnose(
-        plan,
-        node=node,
-        inventory=view.inventory,
-        in_use=view.in_use,
-        behaviour=view.behaviour,
-    )
-
-
-def _is_usable(claim: claims.ResourceClaim, node: nodes.Node) -> bool:
+def is_usable(claim: claims.ResourceClaim, node: nodes.Node) -> bool:
+    """Whether pods on the node can use the devices that the claim has, if any."""
     selector = claim.allocation.node_selector if claim.allocation is not None else None
     return selector is None or nodes.matches(selector, node)
+
+
+def _enough(count: int) -> int:
+    """Nodes that fit, after which kube-scheduler looks at no more of a cluster of `count` nodes.
+
+    Source: Kubernetes 1.36 `pkg/scheduler/schedule_one.go`, numFeasibleNodesToFind.
+    """
+    percent = max(50 - count // 125, 5)
+    return max(count * percent // 100, 100)

@@ -203,20 +203,22 @@ class Scheduler:
     def _unblock(
         self, pod: placing.Pod, bodies: Sequence[Json], refusal: scheduling.Refusal
     ) -> None:
-        """Give back devices that tie the pod to a node that does not take it, if it alone has them.
+        """Give back one claim's devices that tie the pod to another node, if it alone has them.
 
         Source: PostFilter of kube-scheduler's dynamicresources plugin.
         """
         for body in bodies:
-            if body["metadata"]["uid"] in refusal.blocking:
-                self._release_own(pod, body)
+            if body["metadata"]["uid"] in refusal.blocking and self._release_own(pod, body):
+                return
 
-    def _release_own(self, pod: placing.Pod, claim: Json) -> None:
-        """Give the devices of a claim back, unless another pod uses it."""
+    def _release_own(self, pod: placing.Pod, claim: Json) -> bool:
+        """Give the devices of a claim back, unless another pod uses it; whether it was done."""
         users = {user["uid"] for user in (claim.get("status") or {}).get("reservedFor") or ()}
-        if users <= {pod.uid}:
-            self._written(claim_status.release(self._client, claim, keep=()))
-            self._move()
+        if not users <= {pod.uid}:
+            return False
+        self._written(claim_status.release(self._client, claim, keep=()))
+        self._move()
+        return True
 
     def _bind(self, pod: placing.Pod, body: Json, node: str) -> None:
         binding = {
