@@ -139,7 +139,7 @@ def mapped(
 
 
 def _cut(text: str, limit: int) -> str:
-    data = text.encode(errors="surrogatepass")
+    data = text.encode()
     if len(data) <= limit:
         return text
     left = limit - len("...")

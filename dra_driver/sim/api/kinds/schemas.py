@@ -10,6 +10,7 @@ there, and is the zero value of an entry of a list or a map.
 import dataclasses
 import datetime as dt
 import enum
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,8 @@ from dra_driver import errors
 from dra_driver.model import quantities
 
 Json = dict[str, Any]
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d(:\d\d){2}(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 class Written(enum.Enum):
@@ -111,10 +114,14 @@ class MisfitError(errors.Rejected):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fitted:
-    """A value brought into form, and the paths of the fields that had to go."""
+    """A value brought into form, and the paths of fields that had to go: the first of them."""
 
     value: Any
     unknown: tuple[str, ...]
+
+
+_MOST_UNKNOWN = 100
+"""As many are told of; see `saveStrictError` in `sigs.k8s.io/json`."""
 
 
 def fit(schema: Schema, value: Any) -> Fitted:
@@ -124,7 +131,7 @@ def fit(schema: Schema, value: Any) -> Fitted:
         MisfitError: a value has the wrong type.
     """
     unknown: list[str] = []
-    return Fitted(_fit(schema, value, "", unknown), tuple(unknown))
+    return Fitted(_fit(schema, value, "", unknown), tuple(unknown[:_MOST_UNKNOWN]))
 
 
 def _fit(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
@@ -219,12 +226,12 @@ def _quantity(value: Any, path: str) -> str:
 
 
 def _time(text: str, form: str, path: str) -> str:
+    if not _RFC3339.fullmatch(text):
+        raise MisfitError(f"{path}: parsing time {text!r}: it is not as 2006-01-02T15:04:05Z07:00")
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError as error:
         raise MisfitError(f"{path}: parsing time {text!r}: {error}") from error
-    if moment.tzinfo is None:
-        raise MisfitError(f"{path}: parsing time {text!r}: it has no time zone")
     moment = moment.astimezone(dt.UTC)
     pattern = "%Y-%m-%dT%H:%M:%S.%fZ" if form == "micro-time" else "%Y-%m-%dT%H:%M:%SZ"
     return moment.strftime(pattern)

@@ -31,7 +31,6 @@ _SEMVER = re.compile(
     re.ASCII,
 )
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_EXTENDED = re.compile(r"[^/]+/([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def label(value: str, path: str) -> fields.Errors:
@@ -157,7 +156,8 @@ def json_object(value: Any, path: str, limit: int) -> fields.Errors:
 def interface_address(value: str, path: str) -> fields.Errors:
     """An address with its prefix length, as an interface has it: `192.0.2.5/24`."""
     try:
-        address = ipaddress.ip_interface(value) if "/" in value else None
+        # Python would take a zone, `%eth0`.
+        address = ipaddress.ip_interface(value) if "/" in value and "%" not in value else None
     except ValueError:
         address = None
     if address is None:
@@ -171,9 +171,11 @@ def interface_address(value: str, path: str) -> fields.Errors:
 
 def extended_resource(value: str, path: str) -> fields.Errors:
     """The name of an extended resource: qualified, and in no domain of Kubernetes itself."""
-    domain = value.partition("/")[0]
-    native = "kubernetes.io/" in value or value.startswith("requests.")
-    if _EXTENDED.fullmatch(value) and not native and not metadata.subdomain_problems(domain):
+    native = "/" not in value or "kubernetes.io/" in value
+    # As the name of a quota it has this prefix, and has to be a qualified name too.
+    prefix = "requests."
+    quota = prefix + value
+    if not native and not value.startswith(prefix) and not metadata.label_key_problems(quota):
         return []
     return [fields.invalid(path, value, "must be a valid extended resource name")]
 

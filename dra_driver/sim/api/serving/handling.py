@@ -12,6 +12,7 @@ from dra_driver.sim.api.serving import (
     protobuf,
     representing,
     routing,
+    warning_headers,
     watching,
 )
 from dra_driver.sim.api.storing import (
@@ -304,13 +305,8 @@ def _object(
     form = representing.negotiate(request.accept)
     include = request.query.get("includeObject", "")
     shown = representing.represent(form, target.kind, target.version, body, include=include)
-    content_type, headers = representing.content_type(form), warning_headers(warnings)
+    content_type, headers = representing.content_type(form), warning_headers.made_of(warnings)
     return Reply(status, codecs.dumps(shown), content_type, headers)
-
-
-def warning_headers(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """A header for each warning."""
-    return tuple(("warning", f"299 - {codecs.dumps(text).decode()}") for text in warnings)
 
 
 def _page(request: routing.Request, target: routing.Target, page: registry.Page) -> Reply:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from dra_driver.sim.api.kinds import problems
-from dra_driver.sim.api.serving import access, handling, options, routing
+from dra_driver.sim.api.serving import access, handling, options, routing, warning_headers
 from dra_driver.sim.api.storing import codecs
 
 Scope = Mapping[str, Any]
@@ -165,7 +165,7 @@ def _headers(scope: Scope) -> list[tuple[str, str]]:
 
 def _failure(error: problems.ApiError) -> handling.Reply:
     problem = error.problem
-    headers = handling.warning_headers(error.warnings)
+    headers = warning_headers.made_of(error.warnings)
     if problem.code == http.HTTPStatus.UNAUTHORIZED:
         headers += (("www-authenticate", "Bearer"),)
     if "retryAfterSeconds" in problem.details:

@@ -29,7 +29,12 @@ def loads(data: bytes) -> Any:
         problems.ApiError: 400.
     """
     try:
-        return json.loads(data)
+        value = json.loads(data)
+        if b"\\u" not in data:
+            return value
+        # Half of a pair is no character: Go makes U+FFFD of it, Python keeps it.
+        text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+        return json.loads(text.decode("utf-16-le", "replace"))
     except ValueError as error:
         raise problems.bad_request(
             f"couldn't get version/kind; json parse error: {error}"

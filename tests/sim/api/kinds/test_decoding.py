@@ -80,3 +80,28 @@ def test_the_largest_number_fits(shared_api):
     body = changed(resource_slice("", device()), "spec.pool.generation", 2**63 - 1)
 
     assert create(shared_api, SLICES, body)["spec"]["pool"]["generation"] == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["2026-01-02", "2026-01-02 03:04:05Z", "20260102T030405Z", "2026-01-02T03:04:05", "", "x"],
+)
+def test_a_time_has_one_form(shared_api, time):
+    taint = {"key": "k", "effect": "NoSchedule", "timeAdded": time}
+
+    answer = shared_api.send("POST", SLICES, resource_slice("", device(taints=[taint])))
+
+    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
+
+
+def test_a_time_is_kept_in_utc_and_in_seconds(shared_api):
+    taint = {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05.678+01:00"}
+    body = create(shared_api, SLICES, resource_slice("", device(taints=[taint])))
+
+    assert body["spec"]["devices"][0]["taints"][0]["timeAdded"] == "2026-01-02T02:04:05Z"
+
+
+def test_half_of_a_pair_is_no_character(shared_api):
+    body = create(shared_api, CONFIG_MAPS, api_objects.config_map(a="x\ud800y", b="\ud83d\ude00"))
+
+    assert body["data"] == {"a": "x\ufffdy", "b": "\U0001f600"}
