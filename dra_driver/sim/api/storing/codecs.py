@@ -90,7 +90,7 @@ def _fit(
         found = schemas.fit(catalog.schema_of(kind, version), value)
     except schemas.MisfitError as error:
         raise _undecodable(kind, version, str(error)) from error
-    unknown = tuple(f'unknown field "{path}"' for path in found.unknown)
+    unknown = tuple(f"unknown field {dumps(path).decode()}" for path in found.unknown)
     if unknown and field_validation == "Strict":
         raise _undecodable(kind, version, f"strict decoding error: {', '.join(unknown)}")
     return found.value, unknown
