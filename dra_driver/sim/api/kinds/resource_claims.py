@@ -207,18 +207,16 @@ def _constraint_errors(
 ) -> fields.Errors:
     found = reference_list_errors(constraint.get("requests"), f"{path}.requests", names)
     match, differ = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
-    # The real server has the same words for none as for both.
-    detail = (
-        'exactly one of "matchAttribute" or "distinctAttribute" is required, '
-        "but multiple fields are set"
-    )
-    if match is not None and differ is not None:
-        return [*found, fields.invalid(path, "{`matchAttribute`, `distinctAttribute`}", detail)]
     if match is not None:
         return found + syntax.fully_qualified_name(match, f"{path}.matchAttribute")
     if differ is not None:
         return found + syntax.fully_qualified_name(differ, f"{path}.distinctAttribute")
     if distinct:
+        # The words of the real server, which looks at the first only where both are given.
+        detail = (
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, '
+            "but multiple fields are set"
+        )
         return [*found, fields.required(path, detail)]
     return [*found, fields.required(f"{path}.matchAttribute")]
 

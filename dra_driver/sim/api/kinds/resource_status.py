@@ -96,6 +96,7 @@ def _status_errors(write: strategies.Write) -> fields.Errors:
     old = (write.old or {}).get("status") or {}
     allocated = {_share_id(item) for item in _results(status)}
     found = [
+        *_admin_errors(write, _results(status), _results(old)),
         *fields.distinct(
             status.get("reservedFor"),
             _MAX_RESERVED_FOR,
@@ -113,6 +114,15 @@ def _status_errors(write: strategies.Write) -> fields.Errors:
         *_reservation_errors(status, old, write.new["metadata"]),
     ]
     return found + _allocation_errors(write, status.get("allocation"), old.get("allocation"))
+
+
+def _admin_errors(write: strategies.Write, results: list[Json], old: list[Json]) -> fields.Errors:
+    # Who has it keeps it, whatever has become of the namespace.
+    if any(result.get("adminAccess") for result in old):
+        return []
+    namespace = write.new["metadata"]["namespace"]
+    path = "status.allocation.devices.results"
+    return resource_claims.admin_errors(results, path, namespace, write.around)
 
 
 def _consumer_errors(consumer: Json, path: str) -> fields.Errors:
@@ -146,11 +156,7 @@ def _allocation_errors(
         return resource_claims.immutable_errors(resource_schemas.ALLOCATION, allocation, old, path)
     names = resource_claims.request_names(write.new["spec"])
     devices, place = allocation.get("devices") or {}, f"{path}.devices"
-    namespace = write.new["metadata"]["namespace"]
     found = [
-        *resource_claims.admin_errors(
-            devices.get("results"), f"{place}.results", namespace, write.around
-        ),
         *fields.listed(
             devices.get("results"),
             _MAX_RESULTS,

@@ -67,6 +67,9 @@ ACCEPTED = {
     "a constraint on an alternative": spec(
         first_available(), constraints=[match(requests=["gpu/small"])]
     ),
+    "a constraint on two attributes, of which the matched one is looked at": spec(
+        constraints=[match(distinctAttribute="b")]
+    ),
     "a distinct attribute": spec(constraints=[{"distinctAttribute": "a.example/b"}]),
     "32 configs": spec(config=[opaque()] * 32),
     "parameters of 10 KiB": spec(config=[opaque(sized(TEN_KIB))]),
@@ -203,9 +206,9 @@ REFUSED = {
         spec(constraints=[{"requests": ["gpu"]}]),
         'devices.constraints[0]: Required value: exactly one of "matchAttribute" or',
     ),
-    "a constraint on two attributes": (
-        spec(constraints=[match(distinctAttribute="a.example/b")]),
-        "devices.constraints[0]: Invalid value",
+    "a constraint on two attributes of which the matched one has no domain": (
+        spec(constraints=[match("model", distinctAttribute="a.example/b")]),
+        'devices.constraints[0].matchAttribute: Invalid value: "model"',
     ),
     "a matched attribute without a domain": (
         spec(constraints=[match("model")]),

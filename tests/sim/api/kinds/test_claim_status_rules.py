@@ -368,13 +368,17 @@ def test_admin_access_needs_a_label_of_the_namespace(api):
         answers.append(write(api, f"{collection}/mine/status", status))
 
     assert [answer.status for answer in answers] == [422, 200]
-    assert (
-        answers[0]
-        .causes[0]
-        .startswith(
-            "status.allocation.devices.results[0].adminAccess: Forbidden: admin access to devices"
-        )
-    )
+    place = "status.allocation.devices.results[0].adminAccess"
+    assert answers[0].causes[0].startswith(f"{place}: Forbidden: admin access to devices")
+
+
+def test_a_lack_of_admin_access_is_told_first(shared_api, path):
+    status = {**allocated(result(adminAccess=True)), "reservedFor": consumers(1) * 2}
+
+    assert [cause.partition(": ")[0] for cause in write(shared_api, path, status).causes] == [
+        "status.allocation.devices.results[0].adminAccess",
+        "status.reservedFor[1]",
+    ]
 
 
 def test_a_claim_whose_spec_was_accepted_is_not_questioned_with_its_status():
