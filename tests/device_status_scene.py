@@ -14,6 +14,7 @@ NIC_ENTRY = {
     "pool": api_cluster.NODE,
     "device": "nic-0",
     "data": {"mtu": 9000},
+    "conditions": None,
 }
 
 

@@ -12,6 +12,7 @@ from dra_driver.sim.api.kinds.schemas import (
     STRING,
     TIME,
     described,
+    if_not_zero,
     list_of,
     map_of,
     open_record,
@@ -20,15 +21,17 @@ from dra_driver.sim.api.kinds.schemas import (
 
 _STRINGS = list_of(STRING)
 _TEXTS = map_of(STRING)
+_OPTIONAL_TEXT = if_not_zero(STRING)
 
 METADATA = record(
     "Standard object's metadata.",
-    name=described(STRING, "Unique within a namespace."),
-    generateName=described(STRING, "A prefix; the server makes a unique name of it."),
-    namespace=STRING,
-    uid=STRING,
-    resourceVersion=STRING,
-    generation=INTEGER,
+    name=described(_OPTIONAL_TEXT, "Unique within a namespace."),
+    generateName=described(_OPTIONAL_TEXT, "A prefix; the server makes a unique name of it."),
+    namespace=_OPTIONAL_TEXT,
+    selfLink=_OPTIONAL_TEXT,
+    uid=_OPTIONAL_TEXT,
+    resourceVersion=_OPTIONAL_TEXT,
+    generation=if_not_zero(INTEGER),
     creationTimestamp=TIME,
     deletionTimestamp=TIME,
     deletionGracePeriodSeconds=INTEGER,
@@ -46,7 +49,6 @@ METADATA = record(
     ),
     finalizers=_STRINGS,
     managedFields=list_of(OBJECT),
-    selfLink=STRING,
 )
 
 _RESOURCES = record(

@@ -101,8 +101,12 @@ def distinct(
     count = len(items or ())
     if limit is not None and count > limit:
         return [too_many(path, count, limit)]
-    found = each(items, path, check)
-    seen = set()
+    return each(items, path, check) + duplicates(items, path, key)
+
+
+def duplicates(items: Any, path: str, key: Callable[[Any], Any] = lambda item: item) -> Errors:
+    """The entries of a list whose key stands in it before."""
+    found, seen = [], set()
     for index, item in enumerate(items or ()):
         identity = key(item)
         if identity in seen:
@@ -118,16 +122,30 @@ def mapped(
     *,
     key: Callable[[str, str], Errors],
     value: Callable[[Any, str], Errors],
+    longest_key: int,
 ) -> Errors:
-    """What is wrong with the keys and values of a map."""
+    """What is wrong with the keys and values of a map.
+
+    In the path of a value a key of more than `longest_key` bytes is cut in its middle.
+    """
     count = len(entries or ())
     if limit is not None and count > limit:
         return [too_many(path, count, limit)]
     found = []
     for name in sorted(entries or ()):
         found += key(name, path)
-        found += value(entries[name], f"{path}[{name}]")
+        found += value(entries[name], f"{path}[{_cut(name, longest_key)}]")
     return found
+
+
+def _cut(text: str, limit: int) -> str:
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    left = limit - len("...")
+    return (data[: (left + 1) // 2] + b"..." + data[len(data) - left // 2 :]).decode(
+        errors="replace"
+    )
 
 
 def nothing(_item: Any, _path: str) -> Errors:

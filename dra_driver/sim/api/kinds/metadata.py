@@ -6,7 +6,7 @@ Source: `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 import re
 from typing import Any
 
-from dra_driver.sim.api.kinds import fields, kinds
+from dra_driver.sim.api.kinds import core_schemas, fields, kinds
 
 Json = dict[str, Any]
 
@@ -25,8 +25,8 @@ LABEL_TEXT = (
     "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
     "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
-_NAME_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+_QUALIFIED_TEXT = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
@@ -36,25 +36,34 @@ _VALUE_TEXT = (
     "or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _ANNOTATIONS_BYTES = 256 * 1024
+_IN_TEMPLATES = ("labels", "annotations")
+
+
+def size(text: str) -> int:
+    """How long Go finds it: in bytes."""
+    return len(text.encode())
 
 
 def subdomain_problems(value: str, limit: int = 253) -> list[str]:
     """What keeps `value` from being a DNS subdomain."""
-    found = [f"must be no more than {limit} bytes"] if len(value) > limit else []
+    found = [f"must be no more than {limit} characters"] if size(value) > limit else []
     return found if SUBDOMAIN.fullmatch(value) else [*found, SUBDOMAIN_TEXT]
 
 
 def label_problems(value: str) -> list[str]:
     """What keeps `value` from being a DNS label."""
-    found = ["must be no more than 63 bytes"] if len(value) > 63 else []
-    return found if LABEL.fullmatch(value) else [*found, LABEL_TEXT]
+    found = ["must be no more than 63 characters"] if size(value) > 63 else []
+    if LABEL.fullmatch(value):
+        return found
+    return [*found, "must not contain dots" if SUBDOMAIN.fullmatch(value) else LABEL_TEXT]
 
 
 def label_key_problems(key: str) -> list[str]:
     """What keeps `key` from being the key of a label: `[prefix/]name`."""
     parts = key.split("/")
     if len(parts) > 2:
-        return [f"a valid label key must consist of alphanumeric characters ...; {_NAME_TEXT}"]
+        example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a valid label key {_QUALIFIED_TEXT} {example}"]
     found = []
     if len(parts) == 2:
         if parts[0]:
@@ -64,16 +73,16 @@ def label_key_problems(key: str) -> list[str]:
     name = parts[-1]
     if not name:
         found.append("name part must be non-empty")
-    elif len(name) > 63:
+    elif size(name) > 63:
         found.append("name part must be no more than 63 bytes")
     if not _QUALIFIED.fullmatch(name):
-        found.append(_NAME_TEXT)
+        found.append(f"name part {_QUALIFIED_TEXT}")
     return found
 
 
 def label_value_problems(value: str) -> list[str]:
     """What keeps `value` from being the value of a label."""
-    found = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    found = ["must be no more than 63 bytes"] if size(value) > 63 else []
     return found if _LABEL_VALUE.fullmatch(value) else [*found, _VALUE_TEXT]
 
 
@@ -81,8 +90,8 @@ def validate(kind: kinds.Kind, metadata: Json) -> fields.Errors:
     """Everything that is wrong with the metadata of a new state of an object."""
     return [
         *_name_errors(kind, metadata),
-        *label_errors(metadata.get("labels") or {}, "metadata.labels"),
-        *_annotation_errors(metadata.get("annotations") or {}),
+        *_label_errors(metadata.get("labels") or {}, "metadata.labels"),
+        *_annotation_errors(metadata.get("annotations") or {}, "metadata.annotations"),
         *_owner_errors(metadata.get("ownerReferences") or ()),
         *_finalizer_errors(metadata.get("finalizers") or ()),
     ]
@@ -101,8 +110,20 @@ def _name_errors(kind: kinds.Kind, metadata: Json) -> fields.Errors:
     return [*found, *(fields.invalid("metadata.name", name, text) for text in check(name))]
 
 
-def label_errors(labels: Json, path: str) -> fields.Errors:
-    """What is wrong with the labels at `path`."""
+def validate_template(metadata: Json, path: str) -> fields.Errors:
+    """What is wrong with the metadata at `path`, of the objects that a template makes."""
+    found = [
+        *_annotation_errors(metadata.get("annotations") or {}, f"{path}.annotations"),
+        *_label_errors(metadata.get("labels") or {}, f"{path}.labels"),
+    ]
+    return found + [
+        fields.forbidden(f"{path}.{name}", "cannot be set")
+        for name in core_schemas.METADATA.fields or ()
+        if name not in _IN_TEMPLATES and metadata.get(name)
+    ]
+
+
+def _label_errors(labels: Json, path: str) -> fields.Errors:
     found = []
     for key, value in sorted(labels.items()):
         found += [fields.invalid(path, key, text) for text in label_key_problems(key)]
@@ -110,8 +131,7 @@ def label_errors(labels: Json, path: str) -> fields.Errors:
     return found
 
 
-def _annotation_errors(annotations: Json) -> fields.Errors:
-    path = "metadata.annotations"
+def _annotation_errors(annotations: Json, path: str) -> fields.Errors:
     found = []
     for key in sorted(annotations):
         found += [fields.invalid(path, key, text) for text in label_key_problems(key.lower())]

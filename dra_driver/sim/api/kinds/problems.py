@@ -3,8 +3,9 @@
 Codes, reasons and texts are those of `k8s.io/apimachinery/pkg/api/errors`.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dra_driver import errors
@@ -45,6 +46,18 @@ class ApiError(errors.Rejected):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
+        self.warnings: tuple[str, ...] = ()
+        """What is worth a warning about the request, besides."""
+
+
+@contextlib.contextmanager
+def warned(warnings: Sequence[str]) -> Iterator[None]:
+    """Failures inside the block are answered with these warnings, as they are at its end."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings = tuple(warnings)
+        raise
 
 
 def _details(kind: kinds.Kind, name: str) -> Json:

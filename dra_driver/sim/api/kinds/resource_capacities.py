@@ -16,14 +16,12 @@ _MAX_VALID_VALUES = 10
 
 def validate(capacity: Json, path: str, *, multiple: bool) -> fields.Errors:
     """What is wrong with a capacity; `multiple`: its device can be allocated several times."""
-    if "value" not in capacity:
-        return [fields.required(f"{path}.value")]
     policy, place = capacity.get("requestPolicy"), f"{path}.requestPolicy"
     if policy is None:
         return []
     if not multiple:
         return [fields.forbidden(place, "allowMultipleAllocations must be true")]
-    return _policy_errors(policy, quantities.parse(capacity["value"]), place)
+    return _policy_errors(policy, quantities.parse(capacity.get("value", "0")), place)
 
 
 def _policy_errors(policy: Json, whole: Quantity, place: str) -> fields.Errors:
@@ -69,7 +67,8 @@ def _values_errors(
 
     # Compared as whole numbers, rounded up: 500m and 1 are the same value.
     found += fields.distinct(values, _MAX_VALID_VALUES, path, check, lambda value: str(value.value))
-    if default not in values:
+    # Of too many values none is looked at.
+    if len(values) > _MAX_VALID_VALUES or default not in values:
         detail = "default value is not valid according to the requestPolicy"
         found.append(fields.invalid(path, str(default), detail))
     return found
@@ -86,7 +85,7 @@ def _range_errors(limits: Json, default: Quantity, whole: Quantity, path: str) -
         found.append(fields.invalid(f"{path}.min", str(least), detail))
     if default < least:
         detail = f"default is less than min: {least}"
-        found.append(fields.invalid(f"{path}.default", str(default), detail))
+        found.append(fields.invalid(f"{path}.min", str(default), detail))
     if most is not None:
         found += _most_errors(least, most, default, whole, path)
     if "step" in limits:
@@ -106,14 +105,20 @@ def _most_errors(
         found.append(fields.invalid(f"{path}.max", str(most), detail))
     if default > most:
         detail = f"default is more than max: {most}"
-        found.append(fields.invalid(f"{path}.default", str(default), detail))
+        found.append(fields.invalid(f"{path}.max", str(default), detail))
     return found
+
+
+def _as_int64(number: int) -> int:
+    """As Go computes with 64 bits: what is too large goes on at the other end."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _step_errors(
     step: Quantity, least: Quantity, values: list[Quantity | None], whole: Quantity, path: str
 ) -> fields.Errors:
-    if step.value <= 0:
+    # A negative one passes; with zero the real server fails to divide.
+    if step.value == 0:
         return [fields.invalid(path, str(step), "must be greater than zero")]
     found = []
     once = Quantity(least.amount + step.amount, least.format)
@@ -121,7 +126,7 @@ def _step_errors(
         detail = f"one step {once} is larger than capacity value: {whole}"
         found.append(fields.invalid(path, str(step), detail))
     for value in values:
-        if value is not None and (value.value - least.value) % step.value:
+        if value is not None and _as_int64(value.value - least.value) % step.value:
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
             found.append(fields.invalid(path, str(value), detail))
     return found

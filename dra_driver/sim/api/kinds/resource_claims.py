@@ -7,7 +7,15 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dra_driver.sim.api.kinds import fields, metadata, resource_gates, strategies, syntax
+from dra_driver.sim.api.kinds import (
+    fields,
+    metadata,
+    resource_gates,
+    resource_schemas,
+    schemas,
+    strategies,
+    syntax,
+)
 
 Json = dict[str, Any]
 RequestNames = Mapping[str, frozenset[str]]
@@ -19,12 +27,12 @@ _MAX_ALTERNATIVES = 8
 _MAX_CONSTRAINTS = 32
 MAX_CONFIGS = 32
 _MAX_SELECTORS = 32
-_MAX_TOLERATIONS = 16
 _LONGEST_EXPRESSION = 10 * 1024
 _LONGEST_PARAMETERS = 10 * 1024
 _ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 _MODES = ("All", "ExactCount")
 _EFFECTS = ("NoSchedule", "NoExecute", "None")
+_NO_EXPRESSION = "compilation failed: ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'"
 _NO_SUCH_REQUEST = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
@@ -35,8 +43,9 @@ def default(spec: Json) -> None:
     """Sets what the spec of a claim leaves open."""
     devices = spec.setdefault("devices", {})
     for request in _device_requests(devices):
-        mode = request.setdefault("allocationMode", "ExactCount")
-        if mode == "ExactCount" and not request.get("count"):
+        if not request.get("allocationMode"):
+            request["allocationMode"] = "ExactCount"
+        if request["allocationMode"] == "ExactCount" and not request.get("count"):
             request["count"] = 1
         default_tolerations(request)
 
@@ -44,7 +53,8 @@ def default(spec: Json) -> None:
 def default_tolerations(body: Json) -> None:
     """Sets the operator of tolerations that have none."""
     for toleration in body.get("tolerations") or ():
-        toleration.setdefault("operator", "Equal")
+        if not toleration.get("operator"):
+            toleration["operator"] = "Equal"
 
 
 def _device_requests(devices: Json) -> Iterator[Json]:
@@ -140,16 +150,8 @@ def _device_request_errors(request: Json, path: str, expressions: ExpressionChec
         *(syntax.subdomain(name, place) if name else [fields.required(place)]),
         *selector_errors(request.get("selectors"), f"{path}.selectors", expressions),
         *_mode_errors(request, path),
-        *fields.listed(
-            request.get("tolerations"), _MAX_TOLERATIONS, f"{path}.tolerations", toleration_errors
-        ),
-        *fields.mapped(
-            (request.get("capacity") or {}).get("requests"),
-            None,
-            f"{path}.capacity.requests",
-            key=syntax.qualified_name,
-            value=fields.nothing,
-        ),
+        # As many as anybody likes, and capacities of any name.
+        *fields.each(request.get("tolerations"), f"{path}.tolerations", _toleration_errors),
     ]
 
 
@@ -161,11 +163,9 @@ def selector_errors(selectors: Any, path: str, expressions: ExpressionCheck) -> 
         if cel is None:
             return [fields.required(f"{place}.cel")]
         expression, place = cel.get("expression") or "", f"{place}.cel.expression"
-        if not expression:
-            return [fields.required(place)]
         if found := syntax.text(expression, place, _LONGEST_EXPRESSION):
             return found
-        problem = expressions(expression)
+        problem = expressions(expression) if expression else _NO_EXPRESSION
         return [] if problem is None else [fields.invalid(place, expression, problem)]
 
     return fields.listed(selectors, _MAX_SELECTORS, path, check)
@@ -183,8 +183,7 @@ def _mode_errors(request: Json, path: str) -> fields.Errors:
     return []
 
 
-def toleration_errors(toleration: Json, path: str) -> fields.Errors:
-    """What is wrong with a toleration of a request or a result."""
+def _toleration_errors(toleration: Json, path: str) -> fields.Errors:
     found: fields.Errors = []
     if toleration.get("key"):
         found += syntax.label_key(toleration["key"], f"{path}.key")
@@ -195,8 +194,6 @@ def toleration_errors(toleration: Json, path: str) -> fields.Errors:
             found.append(fields.invalid(f"{path}.value", value, detail))
     elif operator == "Equal":
         found += syntax.label_value(value, f"{path}.value")
-    elif not operator:
-        found.append(fields.required(f"{path}.operator"))
     else:
         found.append(fields.not_supported(f"{path}.operator", operator, ("Equal", "Exists")))
     effect = toleration.get("effect")
@@ -210,16 +207,17 @@ def _constraint_errors(
 ) -> fields.Errors:
     found = reference_list_errors(constraint.get("requests"), f"{path}.requests", names)
     match, differ = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
-    allowed = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
-    if match is not None and differ is not None:
-        detail = f"{allowed}, but multiple fields are set"
-        return [*found, fields.invalid(path, "{`matchAttribute`, `distinctAttribute`}", detail)]
     if match is not None:
         return found + syntax.fully_qualified_name(match, f"{path}.matchAttribute")
     if differ is not None:
         return found + syntax.fully_qualified_name(differ, f"{path}.distinctAttribute")
     if distinct:
-        return [*found, fields.required(path, allowed)]
+        # The words of the real server, which looks at the first only where both are given.
+        detail = (
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, '
+            "but multiple fields are set"
+        )
+        return [*found, fields.required(path, detail)]
     return [*found, fields.required(f"{path}.matchAttribute")]
 
 
@@ -264,13 +262,12 @@ def _prepare_template(write: strategies.Write) -> None:
 def _validate_template(write: strategies.Write) -> fields.Errors:
     spec = write.new["spec"]
     if write.old is not None:
-        return immutable_errors(spec, write.old["spec"])
-    labels = (spec.get("metadata") or {}).get("labels") or {}
+        return immutable_errors(resource_schemas.TEMPLATE_SPEC, spec, write.old["spec"], "spec")
     requests = spec["spec"]["devices"].get("requests")
     namespace = write.new["metadata"]["namespace"]
     return [
         *admin_errors(requests, "spec.devices.requests", namespace, write.around),
-        *metadata.label_errors(labels, "spec.metadata.labels"),
+        *metadata.validate_template(spec.get("metadata") or {}, "spec.metadata"),
         *validate(spec["spec"], "spec.spec", write.around),
     ]
 
@@ -278,9 +275,11 @@ def _validate_template(write: strategies.Write) -> fields.Errors:
 TEMPLATE = strategies.Strategy(_prepare_template, _validate_template)
 
 
-def immutable_errors(spec: Json, old: Json) -> fields.Errors:
-    """A spec that is not what it was."""
-    return [] if spec == old else [fields.invalid("spec", spec, "field is immutable")]
+def immutable_errors(schema: schemas.Schema, new: Json, old: Json, path: str) -> fields.Errors:
+    """A value that is not what it was; an empty list is as none."""
+    if schemas.as_written(schema, new) == schemas.as_written(schema, old):
+        return []
+    return [fields.invalid(path, new, "field is immutable")]
 
 
 def _prepare_class(write: strategies.Write) -> None:

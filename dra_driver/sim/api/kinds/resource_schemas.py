@@ -1,11 +1,12 @@
 """The shapes of the kinds of `resource.k8s.io`, for each version.
 
+A field that says nothing of when it is written is a pointer, a list or a map with `omitempty`.
 Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/{v1,v1beta2,v1beta1}/types.go`.
 """
 
 from types import MappingProxyType
 
-from dra_driver.sim.api.kinds import schemas
+from dra_driver.sim.api.kinds import core_schemas, schemas
 from dra_driver.sim.api.kinds.schemas import (
     ANY,
     BOOLEAN,
@@ -13,46 +14,57 @@ from dra_driver.sim.api.kinds.schemas import (
     QUANTITY,
     STRING,
     TIME,
+    always,
     described,
+    if_not_zero,
     list_of,
     map_of,
+    or_null,
     record,
 )
 
 _STRINGS = list_of(STRING)
+_TEXT = always(STRING)
+_OPTIONAL_TEXT = if_not_zero(STRING)
 
+_NODE_REQUIREMENTS = list_of(record(key=_TEXT, operator=_TEXT, values=_STRINGS))
 NODE_SELECTOR = record(
     "The nodes that match any of the terms.",
-    nodeSelectorTerms=list_of(
-        record(
-            matchExpressions=list_of(record(key=STRING, operator=STRING, values=_STRINGS)),
-            matchFields=list_of(record(key=STRING, operator=STRING, values=_STRINGS)),
-        )
+    nodeSelectorTerms=or_null(
+        list_of(record(matchExpressions=_NODE_REQUIREMENTS, matchFields=_NODE_REQUIREMENTS))
     ),
 )
 _SELECTORS = list_of(
     record(
         cel=record(
             "A CEL expression over the variable `device`.",
-            expression=described(STRING, "Has to be true of a device."),
+            expression=described(_TEXT, "Has to be true of a device."),
         )
     ),
     "Criteria which all have to be met by a device.",
 )
 _OPAQUE = record(
     "Parameters for a driver, which alone understands them.",
-    driver=described(STRING, "Which driver has to be passed these parameters."),
-    parameters=described(ANY, "Arbitrary JSON object, usually with kind and apiVersion."),
+    driver=described(_TEXT, "Which driver has to be passed these parameters."),
+    parameters=described(always(ANY), "Arbitrary JSON object, usually with kind and apiVersion."),
 )
 _TOLERATIONS = list_of(
-    record(key=STRING, operator=STRING, value=STRING, effect=STRING, tolerationSeconds=INTEGER),
+    record(
+        key=_OPTIONAL_TEXT,
+        operator=_OPTIONAL_TEXT,
+        value=_OPTIONAL_TEXT,
+        effect=_OPTIONAL_TEXT,
+        tolerationSeconds=INTEGER,
+    ),
     "Taints which a device may have and yet be allocated.",
 )
 _DEVICE_REQUEST = {
-    "deviceClassName": described(STRING, "The DeviceClass; its selectors apply as well."),
+    "deviceClassName": described(_TEXT, "The DeviceClass; its selectors apply as well."),
     "selectors": _SELECTORS,
-    "allocationMode": described(STRING, "ExactCount (default) or All."),
-    "count": described(INTEGER, "How many devices, with allocation mode ExactCount. Default 1."),
+    "allocationMode": described(_OPTIONAL_TEXT, "ExactCount (default) or All."),
+    "count": described(
+        if_not_zero(INTEGER), "How many devices, with allocation mode ExactCount. Default 1."
+    ),
     "tolerations": _TOLERATIONS,
     "capacity": record(
         "How much of each capacity is needed of a device that can be shared.",
@@ -64,11 +76,11 @@ _ADMIN_ACCESS = described(
 )
 _SUB_REQUEST = record(
     "One way to satisfy a request.",
-    name=described(STRING, "How configs and constraints refer to it: request/name."),
+    name=described(_TEXT, "How configs and constraints refer to it: request/name."),
     **_DEVICE_REQUEST,
 )
 _FIRST_AVAILABLE = list_of(_SUB_REQUEST, "Alternatives; the first that can be met is taken.")
-_NAME_OF_REQUEST = described(STRING, "How pods, configs and constraints refer to the request.")
+_NAME_OF_REQUEST = described(_TEXT, "How pods, configs and constraints refer to the request.")
 _REQUEST = record(
     "A request for devices: exactly one of `exactly` and `firstAvailable`.",
     name=_NAME_OF_REQUEST,
@@ -86,78 +98,83 @@ _REQUEST_V1BETA1 = record(
 )
 
 
+_CONSTRAINT = record(
+    requests=_STRINGS,
+    matchAttribute=described(STRING, "Devices agree in this attribute."),
+    distinctAttribute=described(STRING, "Devices differ in this attribute."),
+)
+
+
 def _claim_spec(request: schemas.Schema) -> schemas.Schema:
     return record(
         "What is asked for. It cannot be changed.",
-        devices=record(
-            "How to request devices.",
-            requests=list_of(request, "One entry for each distinct request."),
-            constraints=list_of(
-                record(
-                    requests=_STRINGS,
-                    matchAttribute=described(STRING, "Devices agree in this attribute."),
-                    distinctAttribute=described(STRING, "Devices differ in this attribute."),
+        devices=always(
+            record(
+                "How to request devices.",
+                requests=or_null(list_of(request, "One entry for each distinct request.")),
+                constraints=list_of(_CONSTRAINT, "What has to hold of several devices together."),
+                config=list_of(
+                    record(requests=_STRINGS, opaque=_OPAQUE),
+                    "Parameters for the devices' drivers.",
                 ),
-                "What has to hold of several devices together.",
-            ),
-            config=list_of(
-                record(requests=_STRINGS, opaque=_OPAQUE), "Parameters for the devices' drivers."
-            ),
+            )
         ),
     )
 
 
 _DEVICE_ID = {
-    "driver": described(STRING, "The driver that publishes the device."),
-    "pool": described(STRING, "The pool that the device is in."),
-    "device": described(STRING, "The name of the device in its pool."),
+    "driver": described(_TEXT, "The driver that publishes the device."),
+    "pool": described(_TEXT, "The pool that the device is in."),
+    "device": described(_TEXT, "The name of the device in its pool."),
     "shareID": described(STRING, "Which share, of a device that can be allocated several times."),
 }
 _CONDITIONS = list_of(
     record(
-        type=STRING,
-        status=STRING,
-        observedGeneration=INTEGER,
+        type=_TEXT,
+        status=_TEXT,
+        observedGeneration=if_not_zero(INTEGER),
         lastTransitionTime=TIME,
-        reason=STRING,
-        message=STRING,
+        reason=_TEXT,
+        message=_TEXT,
     )
 )
-_ALLOCATION = record(
+_RESULT = record(
+    request=described(_TEXT, "The request, or request/subrequest."),
+    adminAccess=_ADMIN_ACCESS,
+    tolerations=_TOLERATIONS,
+    bindingConditions=_STRINGS,
+    bindingFailureConditions=_STRINGS,
+    consumedCapacity=map_of(QUANTITY),
+    **_DEVICE_ID,
+)
+ALLOCATION = record(
     "Set when the claim has been allocated.",
-    devices=record(
-        results=list_of(
-            record(
-                request=described(STRING, "The request, or request/subrequest."),
-                adminAccess=_ADMIN_ACCESS,
-                tolerations=_TOLERATIONS,
-                bindingConditions=_STRINGS,
-                bindingFailureConditions=_STRINGS,
-                consumedCapacity=map_of(QUANTITY),
-                **_DEVICE_ID,
+    devices=always(
+        record(
+            results=list_of(_RESULT, "The allocated devices."),
+            config=list_of(
+                record(source=_TEXT, requests=_STRINGS, opaque=_OPAQUE),
+                "Parameters of classes and claim, in rising precedence.",
             ),
-            "The allocated devices.",
-        ),
-        config=list_of(
-            record(source=STRING, requests=_STRINGS, opaque=_OPAQUE),
-            "Parameters of classes and claim, in rising precedence.",
-        ),
+        )
     ),
     nodeSelector=NODE_SELECTOR,
     allocationTimestamp=TIME,
 )
 _CLAIM_STATUS = record(
     "What has been given, and to whom.",
-    allocation=_ALLOCATION,
+    allocation=ALLOCATION,
     reservedFor=list_of(
-        record(apiGroup=STRING, resource=STRING, name=STRING, uid=STRING),
+        record(apiGroup=_OPTIONAL_TEXT, resource=_TEXT, name=_TEXT, uid=_TEXT),
         "Who may use the claim. At most 256.",
     ),
     devices=list_of(
         record(
-            conditions=_CONDITIONS,
+            conditions=or_null(_CONDITIONS),
             data=ANY,
-            networkData=record(interfaceName=STRING, ips=_STRINGS, hardwareAddress=STRING),
+            networkData=record(
+                interfaceName=_OPTIONAL_TEXT, ips=_STRINGS, hardwareAddress=_OPTIONAL_TEXT
+            ),
             **_DEVICE_ID,
         ),
         "What drivers report of the allocated devices.",
@@ -177,26 +194,26 @@ _ATTRIBUTE = record(
 )
 _CAPACITY = record(
     "An amount.",
-    value=QUANTITY,
+    value=always(QUANTITY),
     requestPolicy=record(
         "How requests for a part of the amount are rounded.",
-        default=QUANTITY,
+        default=or_null(QUANTITY),
         validValues=list_of(QUANTITY),
         validRange=record(min=QUANTITY, max=QUANTITY, step=QUANTITY),
     ),
 )
-_COUNTERS = map_of(record(value=QUANTITY))
+_COUNTERS = map_of(record(value=always(QUANTITY)))
 _DEVICE_FIELDS = {
     "attributes": map_of(_ATTRIBUTE, "Properties that can be selected on."),
     "capacity": map_of(_CAPACITY, "Amounts that can be selected on, and shared."),
     "consumesCounters": list_of(
-        record(counterSet=STRING, counters=_COUNTERS), "What the device takes of shared counters."
+        record(counterSet=_TEXT, counters=_COUNTERS), "What the device takes of shared counters."
     ),
     "nodeName": STRING,
     "nodeSelector": NODE_SELECTOR,
     "allNodes": BOOLEAN,
     "taints": list_of(
-        record(key=STRING, value=STRING, effect=STRING, timeAdded=TIME),
+        record(key=_TEXT, value=_OPTIONAL_TEXT, effect=_TEXT, timeAdded=TIME),
         "What claims have to tolerate to get the device.",
     ),
     "bindsToNode": BOOLEAN,
@@ -207,7 +224,7 @@ _DEVICE_FIELDS = {
         record(capacityKey=STRING, allocationMultiplier=QUANTITY)
     ),
 }
-_DEVICE_NAME = described(STRING, "A DNS label, unique in the pool.")
+_DEVICE_NAME = described(_TEXT, "A DNS label, unique in the pool.")
 _DEVICE = record("A device that can be allocated.", name=_DEVICE_NAME, **_DEVICE_FIELDS)
 _DEVICE_V1BETA1 = record(
     "A device that can be allocated.",
@@ -219,19 +236,23 @@ _DEVICE_V1BETA1 = record(
 def _slice_spec(device: schemas.Schema) -> schemas.Schema:
     return record(
         "What a driver publishes.",
-        driver=described(STRING, "The driver. It cannot be changed."),
-        pool=record(
-            "The pool that the slice is a part of.",
-            name=STRING,
-            generation=described(INTEGER, "Only slices of the highest generation count."),
-            resourceSliceCount=described(INTEGER, "How many slices the pool has."),
+        driver=described(_TEXT, "The driver. It cannot be changed."),
+        pool=always(
+            record(
+                "The pool that the slice is a part of.",
+                name=_TEXT,
+                generation=described(
+                    always(INTEGER), "Only slices of the highest generation count."
+                ),
+                resourceSliceCount=described(always(INTEGER), "How many slices the pool has."),
+            )
         ),
         nodeName=described(STRING, "The node that has the devices. It cannot be changed."),
         nodeSelector=NODE_SELECTOR,
         allNodes=BOOLEAN,
         perDeviceNodeSelection=BOOLEAN,
         devices=list_of(device, "At most 128, or 64 with taints or counters."),
-        sharedCounters=list_of(record(name=STRING, counters=_COUNTERS)),
+        sharedCounters=list_of(record(name=_TEXT, counters=_COUNTERS)),
     )
 
 
@@ -245,28 +266,41 @@ _CLASS_SPEC = record(
 )
 
 
-def _kinds(request: schemas.Schema, device: schemas.Schema) -> dict[str, schemas.Schema]:
-    claim_spec = _claim_spec(request)
-    template = record(
+CLAIM_SPEC = _claim_spec(_REQUEST)
+"""As it is stored."""
+
+
+def _template_spec(claim_spec: schemas.Schema) -> schemas.Schema:
+    return record(
         "What the claims made from the template are like.",
-        metadata=schemas.OBJECT,
-        spec=claim_spec,
+        metadata=always(core_schemas.METADATA),
+        spec=always(claim_spec),
     )
+
+
+TEMPLATE_SPEC = _template_spec(CLAIM_SPEC)
+"""As it is stored."""
+
+
+def _kinds(claim_spec: schemas.Schema, device: schemas.Schema) -> dict[str, schemas.Schema]:
+    template = _template_spec(claim_spec)
     return {
         "ResourceClaim": record(
-            "A request for devices, for one or more pods.", spec=claim_spec, status=_CLAIM_STATUS
+            "A request for devices, for one or more pods.",
+            spec=always(claim_spec),
+            status=always(_CLAIM_STATUS),
         ),
-        "ResourceClaimTemplate": record("Makes ResourceClaims for pods.", spec=template),
-        "DeviceClass": record("A category of devices.", spec=_CLASS_SPEC),
-        "ResourceSlice": record("Devices of a pool.", spec=_slice_spec(device)),
+        "ResourceClaimTemplate": record("Makes ResourceClaims for pods.", spec=always(template)),
+        "DeviceClass": record("A category of devices.", spec=always(_CLASS_SPEC)),
+        "ResourceSlice": record("Devices of a pool.", spec=always(_slice_spec(device))),
     }
 
 
 BY_VERSION = MappingProxyType(
     {
-        "v1": _kinds(_REQUEST, _DEVICE),
-        "v1beta2": _kinds(_REQUEST, _DEVICE),
-        "v1beta1": _kinds(_REQUEST_V1BETA1, _DEVICE_V1BETA1),
+        "v1": _kinds(CLAIM_SPEC, _DEVICE),
+        "v1beta2": _kinds(CLAIM_SPEC, _DEVICE),
+        "v1beta1": _kinds(_claim_spec(_REQUEST_V1BETA1), _DEVICE_V1BETA1),
     }
 )
 """Version -> kind -> schema, without apiVersion, kind and metadata."""

@@ -134,7 +134,7 @@ def _immutable_errors(spec: Json, old: Json | None) -> fields.Errors:
 
 def _node_errors(spec: Json) -> fields.Errors:
     found: fields.Errors = []
-    given = [f"`{name}`" for name in _NODE_FIELDS if spec.get(name)]
+    given = [f"`{name}`" for name in _NODE_FIELDS if _is_chosen(spec.get(name))]
     if "nodeName" in spec:
         name = spec["nodeName"]
         if name:
@@ -143,7 +143,6 @@ def _node_errors(spec: Json) -> fields.Errors:
             detail = "must be either unset or set to a non-empty string"
             found.append(fields.invalid("spec.nodeName", name, detail))
     if "nodeSelector" in spec:
-        given = [*given] if spec["nodeSelector"] else [*given, "`nodeSelector`"]
         found += syntax.node_selector(spec["nodeSelector"], "spec.nodeSelector")
         terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
         if len(terms) != 1:
@@ -161,6 +160,11 @@ def _node_errors(spec: Json) -> fields.Errors:
         detail = f"{allowed}, but multiple fields are set"
         found.append(fields.invalid("spec", "{" + ", ".join(given) + "}", detail))
     return found
+
+
+def _is_chosen(value: Any) -> bool:
+    """Whether a field says on which nodes devices are; a selector does, though it be empty."""
+    return isinstance(value, dict) or bool(value)
 
 
 def _counter_layout_errors(spec: Json, *, combined: bool) -> fields.Errors:
@@ -187,7 +191,12 @@ def _counters_errors(body: Json, path: str) -> fields.Errors:
     if not body.get("counters"):
         return [fields.required(place)]
     return fields.mapped(
-        body["counters"], _MAX_COUNTERS, place, key=syntax.label, value=fields.nothing
+        body["counters"],
+        _MAX_COUNTERS,
+        place,
+        key=syntax.label,
+        value=fields.nothing,
+        longest_key=syntax.LONGEST_LABEL,
     )
 
 
@@ -209,6 +218,7 @@ def _device_errors(
             f"{path}.attributes",
             key=syntax.qualified_name,
             value=_attribute_errors,
+            longest_key=syntax.LONGEST_QUALIFIED_NAME,
         ),
     ]
     # What has been accepted is not questioned again.
@@ -220,6 +230,7 @@ def _device_errors(
             f"{path}.capacity",
             key=syntax.qualified_name,
             value=functools.partial(resource_capacities.validate, multiple=multiple),
+            longest_key=syntax.LONGEST_QUALIFIED_NAME,
         )
     if old is None or old.get("taints") != device.get("taints"):
         place = f"{path}.taints"
@@ -313,7 +324,7 @@ def _device_node_errors(device: Json, path: str, *, per_device: bool) -> fields.
     if device.get("allNodes") is False:
         detail = "must be either unset or set to true"
         found.append(fields.invalid(f"{path}.allNodes", device["allNodes"], detail))
-    given = [f"`{name}`" for name in names if device.get(name)]
+    given = [f"`{name}`" for name in names if _is_chosen(device.get(name))]
     allowed = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "
         "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
@@ -332,13 +343,20 @@ def binding_errors(body: Json, path: str) -> fields.Errors:
     place, failure_place = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
     limit = _MAX_BINDING_CONDITIONS
     found = [
-        *fields.distinct(conditions, limit, place, syntax.label_key),
-        *fields.distinct(failures, limit, failure_place, syntax.label_key),
+        *fields.listed(conditions, limit, place, syntax.label_key),
+        *fields.listed(failures, limit, failure_place, syntax.label_key),
+        *fields.duplicates(conditions, place),
     ]
+    # What is there twice is told even if there are too many.
+    needed, seen = set(conditions), set()
     for index, condition in enumerate(failures):
-        if condition in conditions:
+        where = f"{failure_place}[{index}]"
+        if condition in seen:
+            found.append(fields.duplicate(where, condition))
+        seen.add(condition)
+        if condition in needed:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
-            found.append(fields.invalid(f"{failure_place}[{index}]", condition, detail))
+            found.append(fields.invalid(where, condition, detail))
     if failures and not conditions:
         detail = "bindingConditions are required to use bindingFailureConditions"
         found.append(fields.invalid(place, conditions, detail))

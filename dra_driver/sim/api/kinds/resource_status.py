@@ -6,12 +6,14 @@ Sources: Kubernetes 1.36, `pkg/apis/resource/validation/validation.go`,
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from dra_driver.sim.api.kinds import (
     fields,
     resource_claims,
     resource_gates,
+    resource_schemas,
     resource_slices,
     strategies,
     syntax,
@@ -23,7 +25,6 @@ ShareId = tuple[str, str, str, str]
 
 _MAX_RESULTS = 32
 _MAX_RESERVED_FOR = 256
-_MAX_TOLERATIONS = 16
 _MAX_CONDITIONS = 8
 _LONGEST_DATA = 10 * 1024
 _LONGEST_INTERFACE_NAME = 256
@@ -68,7 +69,9 @@ def _validate(write: strategies.Write) -> fields.Errors:
             *resource_claims.validate(new["spec"], "spec", write.around),
         ]
     if not write.status:
-        return resource_claims.immutable_errors(new["spec"], old["spec"])
+        return resource_claims.immutable_errors(
+            resource_schemas.CLAIM_SPEC, new["spec"], old["spec"], "spec"
+        )
     return _status_errors(write)
 
 
@@ -93,6 +96,7 @@ def _status_errors(write: strategies.Write) -> fields.Errors:
     old = (write.old or {}).get("status") or {}
     allocated = {_share_id(item) for item in _results(status)}
     found = [
+        *_admin_errors(write, _results(status), _results(old)),
         *fields.distinct(
             status.get("reservedFor"),
             _MAX_RESERVED_FOR,
@@ -110,6 +114,15 @@ def _status_errors(write: strategies.Write) -> fields.Errors:
         *_reservation_errors(status, old, write.new["metadata"]),
     ]
     return found + _allocation_errors(write, status.get("allocation"), old.get("allocation"))
+
+
+def _admin_errors(write: strategies.Write, results: list[Json], old: list[Json]) -> fields.Errors:
+    # Who has it keeps it, whatever has become of the namespace.
+    if any(result.get("adminAccess") for result in old):
+        return []
+    namespace = write.new["metadata"]["namespace"]
+    path = "status.allocation.devices.results"
+    return resource_claims.admin_errors(results, path, namespace, write.around)
 
 
 def _consumer_errors(consumer: Json, path: str) -> fields.Errors:
@@ -140,16 +153,10 @@ def _allocation_errors(
     if allocation is None:
         return []
     if old is not None:
-        if allocation == old:
-            return []
-        return [fields.invalid(path, allocation, "field is immutable")]
+        return resource_claims.immutable_errors(resource_schemas.ALLOCATION, allocation, old, path)
     names = resource_claims.request_names(write.new["spec"])
     devices, place = allocation.get("devices") or {}, f"{path}.devices"
-    namespace = write.new["metadata"]["namespace"]
     found = [
-        *resource_claims.admin_errors(
-            devices.get("results"), f"{place}.results", namespace, write.around
-        ),
         *fields.listed(
             devices.get("results"),
             _MAX_RESULTS,
@@ -177,12 +184,6 @@ def _result_errors(
         ),
         *_id_errors(result, path),
         *resource_slices.binding_errors(result, path),
-        *fields.listed(
-            result.get("tolerations"),
-            _MAX_TOLERATIONS,
-            f"{path}.tolerations",
-            resource_claims.toleration_errors,
-        ),
     ]
 
 
@@ -217,13 +218,25 @@ def _device_errors(device: Json, path: str, *, allocated: set[ShareId]) -> field
     if _share_id(device) not in allocated:
         shown = "/".join(_share_id(device)).rstrip("/")
         found.append(fields.invalid(path, shown, "must be an allocated device in the claim"))
-    conditions, place = device.get("conditions") or (), f"{path}.conditions"
-    found += fields.distinct(
-        conditions, _MAX_CONDITIONS, place, _condition_errors, lambda item: item.get("type", "")
-    )
+    found += _conditions_errors(device.get("conditions") or (), f"{path}.conditions")
     if "data" in device:
         found += syntax.json_object(device["data"], f"{path}.data", _LONGEST_DATA)
     return found + _network_errors(device.get("networkData") or {}, f"{path}.networkData")
+
+
+def _conditions_errors(conditions: Sequence[Json], path: str) -> fields.Errors:
+    found: fields.Errors = []
+    # What is wrong with the entries is told even if there are too many.
+    if len(conditions) > _MAX_CONDITIONS:
+        found.append(fields.too_many(path, len(conditions), _MAX_CONDITIONS))
+    types: set[str] = set()
+    for index, condition in enumerate(conditions):
+        place, name = f"{path}[{index}]", condition.get("type", "")
+        if name in types:
+            found.append(fields.duplicate(f"{place}.type", name))
+        types.add(name)
+        found += _condition_errors(condition, place)
+    return found
 
 
 def _condition_errors(condition: Json, path: str) -> fields.Errors:
@@ -240,7 +253,9 @@ def _condition_errors(condition: Json, path: str) -> fields.Errors:
         detail = (
             "a condition reason must start with alphabetic character, optionally followed by a "
             "string of alphanumeric characters or '_,:', and must end with an alphanumeric "
-            "character or '_'"
+            "character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',"
+            "  or 'ReasonA:ReasonB', regex used for validation is "
+            f"'{_CONDITION_REASON.pattern}')"
         )
         found.append(fields.invalid(f"{path}.reason", reason, detail))
     return found

@@ -2,10 +2,15 @@
 
 A schema serves three purposes: to refuse or drop fields that do not exist, to bring values into
 the one form in which Go writes them, and to explain the fields to `kubectl explain`.
+
+What null and nothing come to is as in `encoding/json`: null leaves a field as if it were not
+there, and is the zero value of an entry of a list or a map.
 """
 
 import dataclasses
 import datetime as dt
+import enum
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +19,21 @@ from dra_driver import errors
 from dra_driver.model import quantities
 
 Json = dict[str, Any]
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d(:\d\d){2}(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class Written(enum.Enum):
+    """When Go writes a field: its type and its JSON tag decide."""
+
+    IF_GIVEN = "given"
+    """`omitempty` of a pointer: whatever its value is. A list or a map has to have entries."""
+    IF_NOT_ZERO = "not zero"
+    """`omitempty` of a value."""
+    ALWAYS = "always"
+    """A value without `omitempty`: as its zero value if it is not there."""
+    AS_NULL = "as null"
+    """A pointer, list or map without `omitempty`: as null if it is not there, or empty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +54,8 @@ class Schema:
     items: "Schema | None" = None
     """Of a list."""
     required: tuple[str, ...] = ()
+    written: Written = Written.IF_GIVEN
+    """As a field of a record."""
 
 
 ANY = Schema()
@@ -71,26 +93,45 @@ def described(schema: Schema, description: str) -> Schema:
     return dataclasses.replace(schema, description=description)
 
 
+def always(schema: Schema) -> Schema:
+    """As a field that Go writes always, if need be as its zero value."""
+    return dataclasses.replace(schema, written=Written.ALWAYS)
+
+
+def or_null(schema: Schema) -> Schema:
+    """As a field that Go writes always, if need be as null."""
+    return dataclasses.replace(schema, written=Written.AS_NULL)
+
+
+def if_not_zero(schema: Schema) -> Schema:
+    """As a field that Go writes if it is not its zero value."""
+    return dataclasses.replace(schema, written=Written.IF_NOT_ZERO)
+
+
 class MisfitError(errors.Rejected):
     """A value has another type than its field."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fitted:
-    """A value brought into form, and the paths of the fields that had to go."""
+    """A value brought into form, and the paths of fields that had to go: the first of them."""
 
     value: Any
     unknown: tuple[str, ...]
 
 
+_MOST_UNKNOWN = 100
+"""As many are told of; see `saveStrictError` in `sigs.k8s.io/json`."""
+
+
 def fit(schema: Schema, value: Any) -> Fitted:
-    """The value without unknown fields and nulls, its scalars in the form of Go.
+    """The value as Go decodes it: without unknown fields and nulls, scalars in the form of Go.
 
     Raises:
         MisfitError: a value has the wrong type.
     """
     unknown: list[str] = []
-    return Fitted(_fit(schema, value, "", unknown), tuple(unknown))
+    return Fitted(_fit(schema, value, "", unknown), tuple(unknown[:_MOST_UNKNOWN]))
 
 
 def _fit(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
@@ -99,16 +140,25 @@ def _fit(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
     if schema.values is not None:
         entries = _checked(value, dict, path, "object").items()
         below = schema.values
-        return {
-            key: _fit(below, item, f"{path}.{key}", unknown)
-            for key, item in entries
-            if item is not None
-        }
+        return {key: _fit_entry(below, item, f"{path}.{key}", unknown) for key, item in entries}
     if schema.items is not None:
         below = schema.items
         items = _checked(value, list, path, "array")
-        return [_fit(below, item, f"{path}[{i}]", unknown) for i, item in enumerate(items)]
+        return [_fit_entry(below, item, f"{path}[{i}]", unknown) for i, item in enumerate(items)]
     return _fit_scalar(schema, value, path)
+
+
+def _fit_entry(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
+    return _zero(schema) if value is None else _fit(schema, value, path, unknown)
+
+
+def _zero(schema: Schema) -> Any:
+    """What Go makes of a value that it is told nothing about."""
+    if schema.format == "quantity":
+        return "0"
+    return {"string": "", "integer": 0, "boolean": False, "object": {}, "array": []}.get(
+        schema.type
+    )
 
 
 def _fit_record(schema: Schema, value: Json, path: str, unknown: list[str]) -> Json:
@@ -129,10 +179,14 @@ def _fit_scalar(schema: Schema, value: Any, path: str) -> Any:
         return _quantity(value, path)
     if schema.format in ("date-time", "micro-time"):
         return _time(_checked(value, str, path, "Time"), schema.format, path)
-    if schema.type == "integer" and isinstance(value, bool):
+    if schema.type == "integer" and (isinstance(value, bool) or not _is_int64(value)):
         raise _misfit(value, path, "int64")
     wanted = _SCALARS.get(schema.type)
     return value if wanted is None else _checked(value, wanted[0], path, wanted[1])
+
+
+def _is_int64(value: Any) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 _SCALARS: Mapping[str, tuple[type, str]] = MappingProxyType(
@@ -172,34 +226,49 @@ def _quantity(value: Any, path: str) -> str:
 
 
 def _time(text: str, form: str, path: str) -> str:
+    if not _RFC3339.fullmatch(text):
+        raise MisfitError(f"{path}: parsing time {text!r}: it is not as 2006-01-02T15:04:05Z07:00")
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError as error:
         raise MisfitError(f"{path}: parsing time {text!r}: {error}") from error
-    if moment.tzinfo is None:
-        raise MisfitError(f"{path}: parsing time {text!r}: it has no time zone")
     moment = moment.astimezone(dt.UTC)
     pattern = "%Y-%m-%dT%H:%M:%S.%fZ" if form == "micro-time" else "%Y-%m-%dT%H:%M:%SZ"
     return moment.strftime(pattern)
 
 
-def without_empty(schema: Schema, value: Any) -> Any:
-    """The value without lists and maps that are empty: Go does not write them."""
+def as_written(schema: Schema, value: Any) -> Any:
+    """The value with the fields that Go writes, and without those that it does not write."""
     if schema.fields is not None and isinstance(value, dict):
-        kept = {}
-        for key, item in value.items():
-            below = schema.fields.get(key, ANY)
-            if item in ([], {}) and (below.items is not None or below.values is not None):
-                continue
-            kept[key] = without_empty(below, item)
-        return kept
+        return _record_as_written(schema.fields, value)
     if schema.items is not None and isinstance(value, list):
         below = schema.items
-        return [without_empty(below, item) for item in value]
+        return [as_written(below, item) for item in value]
     if schema.values is not None and isinstance(value, dict):
         below = schema.values
-        return {key: without_empty(below, item) for key, item in value.items()}
+        return {key: as_written(below, item) for key, item in value.items()}
     return value
+
+
+def _record_as_written(fields: Mapping[str, Schema], value: Json) -> Json:
+    kept = {}
+    for key, item in value.items():
+        below = fields.get(key, ANY)
+        if item is not None and not _is_left_out(below, item):
+            kept[key] = as_written(below, item)
+    for key, below in fields.items():
+        if key in kept:
+            continue
+        if below.written is Written.ALWAYS:
+            kept[key] = as_written(below, _zero(below))
+        elif below.written is Written.AS_NULL:
+            kept[key] = None
+    return kept
+
+
+def _is_left_out(schema: Schema, item: Any) -> bool:
+    collection = schema.items is not None or schema.values is not None
+    return (collection or schema.written is Written.IF_NOT_ZERO) and not item
 
 
 def to_openapi(schema: Schema) -> Json:

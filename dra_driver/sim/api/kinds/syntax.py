@@ -22,13 +22,15 @@ _IDENTIFIER_TEXT = (
 _LONGEST_IDENTIFIER = 32
 _LONGEST_DRIVER = 63
 _LONGEST_POOL = 253
+LONGEST_LABEL = 63
+LONGEST_QUALIFIED_NAME = _LONGEST_DRIVER + len("/") + _LONGEST_IDENTIFIER
 _NUMBER = r"(0|[1-9]\d*)"
 _PRE = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _SEMVER = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE}(\.{_PRE})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?"
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE}(\.{_PRE})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?",
+    re.ASCII,
 )
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_EXTENDED = re.compile(r"[^/]+/([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def label(value: str, path: str) -> fields.Errors:
@@ -51,7 +53,7 @@ def driver(value: str | None, path: str) -> fields.Errors:
     if not value:
         return [fields.required(path)]
     found = []
-    if len(value) > _LONGEST_DRIVER:
+    if metadata.size(value) > _LONGEST_DRIVER:
         found.append(fields.too_long(path, _LONGEST_DRIVER))
     texts = metadata.subdomain_problems(value.lower())
     return found + [fields.invalid(path, value, text) for text in texts]
@@ -62,7 +64,7 @@ def pool(value: str | None, path: str) -> fields.Errors:
     if not value:
         return [fields.required(path)]
     found = []
-    if len(value) > _LONGEST_POOL:
+    if metadata.size(value) > _LONGEST_POOL:
         found.append(fields.too_long(path, _LONGEST_POOL))
     for part in value.split("/"):
         found += subdomain(part, path)
@@ -98,7 +100,7 @@ def fully_qualified_name(value: str, path: str) -> fields.Errors:
 
 def _identifier(value: str, path: str) -> fields.Errors:
     found = []
-    if len(value) > _LONGEST_IDENTIFIER:
+    if metadata.size(value) > _LONGEST_IDENTIFIER:
         found.append(fields.too_long(path, _LONGEST_IDENTIFIER))
     if not _IDENTIFIER.fullmatch(value):
         found.append(fields.invalid(path, value, _IDENTIFIER_TEXT))
@@ -107,7 +109,7 @@ def _identifier(value: str, path: str) -> fields.Errors:
 
 def text(value: str, path: str, limit: int) -> fields.Errors:
     """A text of at most `limit` bytes."""
-    return [fields.too_long(path, limit)] if len(value.encode()) > limit else []
+    return [fields.too_long(path, limit)] if metadata.size(value) > limit else []
 
 
 def version(value: str, path: str) -> fields.Errors:
@@ -144,7 +146,7 @@ def json_object(value: Any, path: str, limit: int) -> fields.Errors:
     """A JSON object of at most `limit` bytes."""
     if value is None:
         return [fields.required(path)]
-    if len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) > limit:
+    if metadata.size(json.dumps(value, separators=(",", ":"), ensure_ascii=False)) > limit:
         return [fields.too_long(path, limit)]
     if not isinstance(value, dict):
         return [fields.invalid(path, "<value omitted>", "must be a valid JSON object")]
@@ -154,7 +156,8 @@ def json_object(value: Any, path: str, limit: int) -> fields.Errors:
 def interface_address(value: str, path: str) -> fields.Errors:
     """An address with its prefix length, as an interface has it: `192.0.2.5/24`."""
     try:
-        address = ipaddress.ip_interface(value) if "/" in value else None
+        # Python would take a zone, `%eth0`.
+        address = ipaddress.ip_interface(value) if "/" in value and "%" not in value else None
     except ValueError:
         address = None
     if address is None:
@@ -168,9 +171,11 @@ def interface_address(value: str, path: str) -> fields.Errors:
 
 def extended_resource(value: str, path: str) -> fields.Errors:
     """The name of an extended resource: qualified, and in no domain of Kubernetes itself."""
-    domain = value.partition("/")[0]
-    native = "kubernetes.io/" in value or value.startswith("requests.")
-    if _EXTENDED.fullmatch(value) and not native and not metadata.subdomain_problems(domain):
+    native = "/" not in value or "kubernetes.io/" in value
+    # As the name of a quota it has this prefix, and has to be a qualified name too.
+    prefix = "requests."
+    quota = prefix + value
+    if not native and not value.startswith(prefix) and not metadata.label_key_problems(quota):
         return []
     return [fields.invalid(path, value, "must be a valid extended resource name")]
 
@@ -211,7 +216,8 @@ def _label_requirement(requirement: Json, path: str) -> fields.Errors:
         found.append(
             fields.invalid(f"{path}.operator", operator or "", "not a valid selector operator")
         )
-    return found + label_key(requirement.get("key"), f"{path}.key")
+    found += label_key(requirement.get("key"), f"{path}.key")
+    return found + fields.each(values, place, label_value)
 
 
 def _field_requirement(requirement: Json, path: str) -> fields.Errors:
@@ -224,7 +230,7 @@ def _field_requirement(requirement: Json, path: str) -> fields.Errors:
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
         found.append(fields.required(f"{path}.values", detail))
-    if requirement.get("key") != "metadata.name":
-        key = requirement.get("key") or ""
-        found.append(fields.invalid(f"{path}.key", key, "not a valid field selector key"))
-    return found
+    if requirement.get("key") == "metadata.name":
+        return found + fields.each(values, f"{path}.values", subdomain)
+    key = requirement.get("key") or ""
+    return [*found, fields.invalid(f"{path}.key", key, "not a valid field selector key")]

@@ -12,6 +12,7 @@ from dra_driver.sim.api.serving import (
     protobuf,
     representing,
     routing,
+    warning_headers,
     watching,
 )
 from dra_driver.sim.api.storing import (
@@ -150,20 +151,22 @@ class Handler:
         if target.subresource or target.name:
             raise problems.method_not_allowed(target.kind, target.verb)
         decoded = self._decode(request, target, value)
-        body = self._registry.create(
-            target.kind, target.namespace, decoded.body, dry_run=_dry_run(request)
-        )
+        with problems.warned(decoded.warnings):
+            body = self._registry.create(
+                target.kind, target.namespace, decoded.body, dry_run=_dry_run(request)
+            )
         return self._written(201, request, target, body, decoded.warnings)
 
     def _update(self, request: routing.Request, target: routing.Target) -> Reply:
         decoded = self._decode(request, target, _object_body(request))
-        body = self._registry.update(
-            target.kind,
-            (target.namespace, target.name),
-            lambda _old: decoded.body,
-            status=target.subresource == "status",
-            dry_run=_dry_run(request),
-        )
+        with problems.warned(decoded.warnings):
+            body = self._registry.update(
+                target.kind,
+                (target.namespace, target.name),
+                lambda _old: decoded.body,
+                status=target.subresource == "status",
+                dry_run=_dry_run(request),
+            )
         return self._written(200, request, target, body, decoded.warnings)
 
     def _patch(self, request: routing.Request, target: routing.Target) -> Reply:
@@ -185,19 +188,20 @@ class Handler:
 
         key = (target.namespace, target.name)
         creates = content_type == patching.APPLY_PATCH and not target.subresource
-        if creates and self._registry.store.get(target.kind.storage, key) is None:
-            empty = {"metadata": {"name": target.name}}
-            body = self._registry.create(
-                target.kind, target.namespace, change(empty), dry_run=_dry_run(request)
+        with problems.warned(warnings):
+            if creates and self._registry.store.get(target.kind.storage, key) is None:
+                empty = {"metadata": {"name": target.name}}
+                body = self._registry.create(
+                    target.kind, target.namespace, change(empty), dry_run=_dry_run(request)
+                )
+                return self._written(201, request, target, body, warnings)
+            body = self._registry.update(
+                target.kind,
+                key,
+                change,
+                status=target.subresource == "status",
+                dry_run=_dry_run(request),
             )
-            return self._written(201, request, target, body, warnings)
-        body = self._registry.update(
-            target.kind,
-            key,
-            change,
-            status=target.subresource == "status",
-            dry_run=_dry_run(request),
-        )
         return self._written(200, request, target, body, warnings)
 
     def _written(
@@ -301,8 +305,8 @@ def _object(
     form = representing.negotiate(request.accept)
     include = request.query.get("includeObject", "")
     shown = representing.represent(form, target.kind, target.version, body, include=include)
-    headers = tuple(("warning", f"299 - {codecs.dumps(text).decode()}") for text in warnings)
-    return Reply(status, codecs.dumps(shown), representing.content_type(form), headers)
+    content_type, headers = representing.content_type(form), warning_headers.made_of(warnings)
+    return Reply(status, codecs.dumps(shown), content_type, headers)
 
 
 def _page(request: routing.Request, target: routing.Target, page: registry.Page) -> Reply:

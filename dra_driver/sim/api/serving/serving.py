@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from dra_driver.sim.api.kinds import problems
-from dra_driver.sim.api.serving import access, handling, options, routing
+from dra_driver.sim.api.serving import access, handling, options, routing, warning_headers
 from dra_driver.sim.api.storing import codecs
 
 Scope = Mapping[str, Any]
@@ -37,7 +37,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Before anything is read that somebody without access has sent.
         if refused := access.refusal(_headers(scope), self._settings.credentials):
-            await _send_reply(_failure(refused.problem), send)
+            await _send_reply(_failure(refused), send)
             return
         request = await _read(scope, receive)
         target, failure = self._resolve(request)
@@ -76,11 +76,11 @@ class App:
         failure: problems.ApiError | None,
     ) -> handling.Answer:
         if failure is not None:
-            return _failure(failure.problem)
+            return _failure(failure)
         try:
             return self._handler.handle(request, target)
         except problems.ApiError as error:
-            return _failure(error.problem)
+            return _failure(error)
 
     async def _drop(self, scope: Scope, receive: Receive) -> None:
         self._cut(scope["client"])
@@ -163,12 +163,13 @@ def _headers(scope: Scope) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
 
 
-def _failure(problem: problems.Problem) -> handling.Reply:
-    headers: tuple[tuple[str, str], ...] = ()
+def _failure(error: problems.ApiError) -> handling.Reply:
+    problem = error.problem
+    headers = warning_headers.made_of(error.warnings)
     if problem.code == http.HTTPStatus.UNAUTHORIZED:
-        headers = (("www-authenticate", "Bearer"),)
+        headers += (("www-authenticate", "Bearer"),)
     if "retryAfterSeconds" in problem.details:
-        headers = (("retry-after", str(problem.details["retryAfterSeconds"])),)
+        headers += (("retry-after", str(problem.details["retryAfterSeconds"])),)
     return handling.Reply(problem.code, codecs.dumps(problem.status()), headers=headers)
 
 

@@ -29,7 +29,12 @@ def loads(data: bytes) -> Any:
         problems.ApiError: 400.
     """
     try:
-        return json.loads(data)
+        value = json.loads(data)
+        if b"\\u" not in data:
+            return value
+        # Half of a pair is no character: Go makes U+FFFD of it, Python keeps it.
+        text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+        return json.loads(text.decode("utf-16-le", "replace"))
     except ValueError as error:
         raise problems.bad_request(
             f"couldn't get version/kind; json parse error: {error}"
@@ -85,7 +90,7 @@ def _fit(
         found = schemas.fit(catalog.schema_of(kind, version), value)
     except schemas.MisfitError as error:
         raise _undecodable(kind, version, str(error)) from error
-    unknown = tuple(f'unknown field "{path}"' for path in found.unknown)
+    unknown = tuple(f"unknown field {dumps(path).decode()}" for path in found.unknown)
     if unknown and field_validation == "Strict":
         raise _undecodable(kind, version, f"strict decoding error: {', '.join(unknown)}")
     return found.value, unknown

@@ -117,7 +117,7 @@ class Registry:
             if kind.has_status and not kind.created_with_status:
                 body.pop("status", None)
             self._apply_rules(kind, body, None, now, status=False)
-            body = _tidied(kind, body)
+            body = _as_written(kind, body)
             name = meta["name"]
             if self.store.get(kind.storage, store.key_of(body)) is not None:
                 raise problems.already_exists(kind, name)
@@ -154,7 +154,7 @@ class Registry:
                 _keep_status(new, old)
             if not internal:
                 self._apply_rules(kind, new, old, self.now(), status=status)
-            new = _tidied(kind, new)
+            new = _as_written(kind, new)
             if kind.generation and _without_status(new) != _without_status(old):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
             if new == old or dry_run:
@@ -309,9 +309,9 @@ def _keep_status(new: Json, old: Json) -> None:
         new["status"] = copy.deepcopy(old["status"])
 
 
-def _tidied(kind: kinds.Kind, body: Json) -> Json:
-    tidied: Json = schemas.without_empty(catalog.stored_schema(kind), body)
-    return tidied
+def _as_written(kind: kinds.Kind, body: Json) -> Json:
+    written: Json = schemas.as_written(catalog.stored_schema(kind), body)
+    return written
 
 
 def _without_status(body: Json) -> Json:

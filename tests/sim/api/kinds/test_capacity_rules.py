@@ -24,6 +24,7 @@ ACCEPTED = {
     "a valid range with steps": shared_device(
         default="2Gi", validRange={"min": "1Gi", "max": "80Gi", "step": "1Gi"}
     ),
+    "steps down": shared_device(default="2Gi", validRange={"min": "1Gi", "step": "-1Gi"}),
     "a device that can be shared without a policy": with_device(
         allowMultipleAllocations=True, capacity=capacity()
     ),
@@ -112,14 +113,14 @@ REFUSED = {
     "a default below the minimum": (
         shared_device(default="1Gi", validRange={"min": "2Gi"}),
         (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.default: Invalid value: "
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.min: Invalid value: "
             '"1Gi": default is less than min: 2Gi'
         ),
     ),
     "a default above the maximum": (
         shared_device(default="5Gi", validRange={"min": "2Gi", "max": "4Gi"}),
         (
-            "spec.devices[0].capacity[memory].requestPolicy.validRange.default: Invalid value: "
+            "spec.devices[0].capacity[memory].requestPolicy.validRange.max: Invalid value: "
             '"5Gi": default is more than max: 4Gi'
         ),
     ),
@@ -177,3 +178,28 @@ def test_refused(shared_api, body, cause):
     assert answer.status == 422
     assert answer.body["reason"] == "Invalid"
     assert [text for text in answer.causes if text.startswith(cause)], answer.causes
+
+
+def test_a_capacity_without_a_value_is_zero(shared_api):
+    body = with_device(capacity={"memory": {}, "cores": {"value": None}, "engines": None})
+
+    answer = shared_api.send("POST", SLICES, changed(body, "metadata.generateName", "slice-"))
+
+    assert answer.status == 201
+    assert answer.body["spec"]["devices"][0]["capacity"] == {
+        "memory": {"value": "0"},
+        "cores": {"value": "0"},
+        "engines": {"value": "0"},
+    }
+
+
+def test_a_policy_without_a_default_says_so(shared_api):
+    body = changed(shared_device(), "metadata.generateName", "slice-")
+
+    answer = shared_api.send("POST", SLICES, body)
+
+    assert answer.status == 201
+    assert answer.body["spec"]["devices"][0]["capacity"]["memory"] == {
+        "value": "80Gi",
+        "requestPolicy": {"default": None},
+    }

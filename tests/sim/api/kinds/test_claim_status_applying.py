@@ -41,8 +41,8 @@ def test_each_manager_has_its_entries_and_leaves_those_of_others(api, allocated)
     apply(api, "gpu", entry("gpu-0"), entry("gpu-1"))
     body = apply(api, "gpu", entry("gpu-1"))
     assert body["status"]["devices"] == [
-        entry("nic-0", "nic.example.com", data={"mtu": 9000}),
-        entry("gpu-1"),
+        entry("nic-0", "nic.example.com", data={"mtu": 9000}, conditions=None),
+        entry("gpu-1", conditions=None),
     ]
     assert body["status"]["allocation"] == allocated["status"]["allocation"]
 

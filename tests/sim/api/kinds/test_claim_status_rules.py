@@ -48,9 +48,10 @@ def with_configs(*configs):
 
 
 def reported(*, of=None, **fields):
+    """As the server has it: conditions are null if there are none."""
     of = of or result()
     device = {key: of[key] for key in ("driver", "pool", "device", "shareID") if key in of}
-    return {**allocated(of), "devices": [{**device, **fields}]}
+    return {**allocated(of), "devices": [{"conditions": None, **device, **fields}]}
 
 
 def condition(**fields):
@@ -73,17 +74,23 @@ def network(**fields):
 
 
 CONFIG = {"source": "FromClass", "opaque": {"driver": "d", "parameters": {}}}
-NODE = {
-    "nodeSelectorTerms": [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
-    ]
-}
+
+
+def node(name):
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+
+
+NODE = node("node-1")
 
 ACCEPTED = {
     "nothing": {},
     "32 results": allocated(*results(32)),
     "a result for an alternative": allocated(result(request="any/small")),
     "a node": allocated(nodeSelector=NODE),
+    "any toleration": allocated(
+        result(tolerations=[{"key": "a b", "operator": "Like", "effect": "x"}] * 17)
+    ),
     "256 consumers": {**allocated(), "reservedFor": consumers(256)},
     "64 configs": with_configs(*[CONFIG] * 64),
     "a config for a request": configured(requests=["gpu", "any/small"]),
@@ -161,6 +168,13 @@ REFUSED = {
         allocated(result(bindingConditions=["a"])),
         "status.allocation.devices.results[0].bindingFailureConditions: Invalid value",
     ),
+    "a node of a name that is no subdomain": (
+        allocated(nodeSelector=node("NODE 1")),
+        (
+            "status.allocation.nodeSelector.nodeSelectorTerms[0].matchFields[0].values[0]: "
+            'Invalid value: "NODE 1": a lowercase RFC 1123 subdomain'
+        ),
+    ),
     "a node selector without terms": (
         allocated(nodeSelector={}),
         "status.allocation.nodeSelector.nodeSelectorTerms: Required value",
@@ -217,7 +231,7 @@ REFUSED = {
     ),
     "a condition twice": (
         reported(conditions=[condition()] * 2),
-        'status.devices[0].conditions[1]: Duplicate value: "Ready"',
+        'status.devices[0].conditions[1].type: Duplicate value: "Ready"',
     ),
     "a condition without a type": (
         reported(conditions=[condition(type="")]),
@@ -286,6 +300,16 @@ def test_refused(shared_api, path, status, cause):
     assert [text for text in answer.causes if text.startswith(cause)], answer.causes
 
 
+def test_of_too_many_conditions_each_that_is_there_twice_is_told(shared_api, path):
+    answer = write(shared_api, path, reported(conditions=[condition()] * 9))
+
+    place = "status.devices[0].conditions"
+    assert answer.causes == [
+        f"{place}: Too many: 9: must have at most 8 items",
+        *(f'{place}[{index}].type: Duplicate value: "Ready"' for index in range(1, 9)),
+    ]
+
+
 def test_an_allocation_cannot_be_changed(shared_api, path):
     write(shared_api, path, allocated())
 
@@ -344,13 +368,17 @@ def test_admin_access_needs_a_label_of_the_namespace(api):
         answers.append(write(api, f"{collection}/mine/status", status))
 
     assert [answer.status for answer in answers] == [422, 200]
-    assert (
-        answers[0]
-        .causes[0]
-        .startswith(
-            "status.allocation.devices.results[0].adminAccess: Forbidden: admin access to devices"
-        )
-    )
+    place = "status.allocation.devices.results[0].adminAccess"
+    assert answers[0].causes[0].startswith(f"{place}: Forbidden: admin access to devices")
+
+
+def test_a_lack_of_admin_access_is_told_first(shared_api, path):
+    status = {**allocated(result(adminAccess=True)), "reservedFor": consumers(1) * 2}
+
+    assert [cause.partition(": ")[0] for cause in write(shared_api, path, status).causes] == [
+        "status.allocation.devices.results[0].adminAccess",
+        "status.reservedFor[1]",
+    ]
 
 
 def test_a_claim_whose_spec_was_accepted_is_not_questioned_with_its_status():

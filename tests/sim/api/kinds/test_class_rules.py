@@ -61,6 +61,10 @@ CLASS_REFUSED = {
         {"extendedResourceName": "kubernetes.io/gpu"},
         "spec.extendedResourceName: Invalid value",
     ),
+    "an extended resource with a name of 64 characters": (
+        {"extendedResourceName": f"example.com/{'x' * 64}"},
+        "spec.extendedResourceName: Invalid value",
+    ),
 }
 
 

@@ -1,5 +1,3 @@
-import re
-
 import api_objects
 import pytest
 from api_objects import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, changed, pod
@@ -356,7 +354,7 @@ def test_metadata_that_is_refused(shared_api, metadata, cause):
 def test_the_name_of_a_namespace_is_a_label(api):
     answer = api.send("POST", NAMESPACES, {"metadata": {"name": "a.b"}})
 
-    assert re.match('metadata.name: Invalid value: "a.b": .* RFC 1123 label', answer.causes[0])
+    assert answer.causes == ['metadata.name: Invalid value: "a.b": must not contain dots']
 
 
 def test_a_dotted_name_is_fine_for_a_node(api):

@@ -65,7 +65,7 @@ REFUSED = {
     ),
     "a counter name with a dot": (
         counters_only({"name": "a", "counters": {"b.c": {"value": "1"}}}),
-        f'spec.sharedCounters[0].counters: Invalid value: "b.c": {LABEL}',
+        'spec.sharedCounters[0].counters: Invalid value: "b.c": must not contain dots',
     ),
     "3 counter consumptions": (
         with_device(consumesCounters=consumes(3)),
@@ -95,3 +95,18 @@ def test_refused(shared_api, body, cause):
     assert answer.status == 422
     assert answer.body["reason"] == "Invalid"
     assert [text for text in answer.causes if text.startswith(cause)], answer.causes
+
+
+def test_a_counter_without_a_value_is_zero(shared_api):
+    counters = {"a": {}, "b": {"value": None}, "c": None, "d": {"value": "2"}}
+    body = counters_only({"name": "a", "counters": counters})
+
+    answer = shared_api.send("POST", SLICES, changed(body, "metadata.generateName", "slice-"))
+
+    assert answer.status == 201
+    assert answer.body["spec"]["sharedCounters"][0]["counters"] == {
+        "a": {"value": "0"},
+        "b": {"value": "0"},
+        "c": {"value": "0"},
+        "d": {"value": "2"},
+    }

@@ -188,6 +188,13 @@ REFUSED = {
         ),
         "spec.nodeSelector.nodeSelectorTerms[0].matchFields[0].key: Invalid value",
     ),
+    "a node selector on a label value that is none": (
+        slice_of(
+            nodeName=None,
+            nodeSelector={"nodeSelectorTerms": [changed(TERM, "matchExpressions.0.values", ["-"])]},
+        ),
+        "spec.nodeSelector.nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value",
+    ),
     "devices and counters in one slice": (
         slice_of(sharedCounters=[counter_set()]),
         'spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed',
