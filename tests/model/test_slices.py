@@ -107,23 +107,30 @@ def test_a_device_without_facts_is_a_name():
         (1, {"int": 1}),
         ("1", {"string": "1"}),
         (slices.Version("1.0.0"), {"version": "1.0.0"}),
+        ((2, 1), {"ints": [2, 1]}),
+        ((True, False), {"bools": [True, False]}),
+        ((slices.Version("1.0.0"),), {"versions": ["1.0.0"]}),
+        (("b", "a"), {"strings": ["b", "a"]}),
     ],
 )
-def test_a_value_is_written_under_the_name_of_its_type(value, body):
+def test_a_value_is_written_under_the_name_of_its_type_and_read_back(value, body):
     assert slices.format_value(value) == body
+    device = slices.parse_device({"name": "gpu-0", "attributes": {"x": body}})
+    assert device.attributes == {"x": value}
 
 
 @pytest.mark.parametrize(
     "value",
-    [{"strings": ["a"]}, {}, {"int": "1"}, {"int": True}, {"bool": 1}, {"string": 1},
-     {"int": 1, "string": "x"}],
+    [{"strings": []}, {}, {"int": "1"}, {"int": True}, {"bool": 1}, {"string": 1},
+     {"int": 1, "string": "x"}, {"strings": ["a", 1]}, {"ints": [True]}, {"string": ["a"]}],
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused_by_device_and_attribute(value):
     with pytest.raises(errors.Rejected) as caught:
         slices.parse_device({"name": "gpu-7", "attributes": {"colour": value}})
     assert str(caught.value) == (
         f"device 'gpu-7', attribute 'colour': {value!r} is not supported; "
-        "allowed is exactly one of int, bool, string, version"
+        "allowed is exactly one of int, bool, string, version, or a list: ints, bools, strings, "
+        "versions"
     )
 
 

@@ -21,23 +21,28 @@ _NOT_NAMES = frozenset({"timestamp", "duration", "dyn"})
 _Scope = Mapping[str, kinds.Type]
 
 
-def check(node: syntax.Node) -> None:
+def check(node: syntax.Node, *, lists: bool = True) -> None:
     """Check an expression about `device` that must be true or false.
+
+    Args:
+        node: the expression.
+        lists: whether attributes may be lists (feature gate DRAListTypeAttributes).
 
     Raises:
         syntax.Problem: with the position.
     """
-    checker = _Checker()
+    checker = _Checker(lists=lists)
     found = checker.final(checker.kind(node, {"device": kinds.Type("Device")}))
     checker.finish()
-    if found not in {kinds.BOOL, kinds.DYN}:
+    if found not in {kinds.BOOL, kinds.DYN if lists else kinds.ANY}:
         raise syntax.Problem(f"must evaluate to bool, not {found}", node.start)
 
 
 class _Checker:
     """Types of nodes, given those of variables."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lists: bool) -> None:
+        self._lists = lists
         self.open = unification.Substitutions()
         self._kinds: dict[int, kinds.Type] = {}
         self._literals: list[list[tuple[syntax.Node, kinds.Type]]] = []
@@ -105,10 +110,12 @@ class _Checker:
                 known = ", ".join(sorted(declarations.DEVICE))
                 text = f"undefined field {node.field!r}: device has {known}"
                 raise syntax.Problem(text, node.place)
-            return declarations.DEVICE[node.field]
+            found = declarations.DEVICE[node.field]
+            # Without lists nobody goes over the value of an attribute.
+            return found if self._lists else found.replaced({"dyn": kinds.ANY})
         if owner.is_variable:
             self.open.fits(kinds.DYN, owner)
-        elif owner != kinds.DYN:
+        elif owner not in kinds.DYNAMIC:
             text = f"type '{owner}' does not support field selection"
             raise syntax.Problem(text, node.place)
         return kinds.DYN
@@ -118,6 +125,8 @@ class _Checker:
         self._formatted += node.function == "format"
         arguments = [self.kind(argument, scope) for argument in node.arguments]
         self._formatted -= node.function == "format"
+        if node.function == "includes" and not self._lists:
+            raise syntax.Problem("undeclared reference to 'includes'", node.place)
         found = self._matching(_overloads(node), arguments)
         if found is None:
             resolved = [self.final(kind) for kind in arguments]
@@ -139,7 +148,7 @@ class _Checker:
             result = self.open.resolved(result)
             if found is None:
                 found = result
-            elif found not in {kinds.DYN, result}:
+            elif found not in kinds.DYNAMIC | {result}:
                 found = kinds.DYN
         return found
 
@@ -173,6 +182,8 @@ class _Checker:
         return self.open.variable() if common is None else common
 
     def _unwrapped(self, found: kinds.Type, item: syntax.Node) -> kinds.Type:
+        if found in kinds.DYNAMIC and self._formatted:
+            return kinds.DYN
         if found.name != "optional":
             text = f"expected type 'optional(dyn)' but found '{found}'"
             raise syntax.Problem(text, item.start)
@@ -193,7 +204,8 @@ class _Checker:
             return kinds.BOOL
         if node.kind == "sortBy":
             keys = self._looped(kinds.list_of(self.open.variable()), "_+_", _listed(bodies), node)
-            return self._result("@sortByAssociatedKeys", [operand, keys], node.place)
+            sort = declarations.OPERATORS["@sortByAssociatedKeys"]
+            return self._wanted("keys with an order", sort, [operand, keys], bodies[0], node)
         if node.kind == "exists_one":
             self._result("_?_:_", [bodies[0], kinds.INT, kinds.INT], node.place)
             return kinds.BOOL
@@ -224,7 +236,8 @@ class _Checker:
         node: syntax.Macro,
     ) -> kinds.Type:
         conditions, item = added
-        step = self._result(operator, [start, *item], node.place)
+        adding = declarations.OPERATORS[operator]
+        step = self._wanted("a map", adding, [start, *item], item[-1], node)
         for condition in conditions:
             step = self._result("_?_:_", [condition, step, start], node.place)
         if not self.open.fits(start, step):
@@ -232,18 +245,34 @@ class _Checker:
             raise syntax.Problem(text, node.place)
         return self.open.resolved(start)
 
+    def _wanted(
+        self,
+        what: str,
+        overloads: Sequence[declarations.Overload],
+        arguments: Sequence[kinds.Type],
+        body: kinds.Type,
+        node: syntax.Macro,
+    ) -> kinds.Type:
+        """What a macro gives, of which only the body may be of a type that does not fit."""
+        found = self._matching(overloads, arguments)
+        if found is None:
+            text = f"{node.kind}() wants {what}, not {self.final(body)}"
+            raise syntax.Problem(text, node.place)
+        return found
+
     def _of_optional(self, node: syntax.Macro, operand: kinds.Type, scope: _Scope) -> kinds.Type:
         has = self._matching(declarations.METHODS["hasValue"], [operand])
         value = self._matching(declarations.METHODS["value"], [operand])
         if has is None or value is None:
-            text = f"{node.kind}() goes over an optional, not {self.open.resolved(operand)}"
+            text = f"{node.kind}() goes over a value of type optional, not {self.final(operand)}"
             raise syntax.Problem(text, node.place)
         self._variables.append((node, node.variables[0], value))
         found = self.kind(node.bodies[0], {**scope, node.variables[0]: value})
         if node.kind == "optMap":
             found = kinds.optional_of(found)
         none = kinds.optional_of(self.open.variable())
-        return self._result("_?_:_", [kinds.BOOL, found, none], node.place)
+        choice = declarations.OPERATORS["_?_:_"]
+        return self._wanted("an optional", choice, [kinds.BOOL, found, none], found, node)
 
     def _of_loop(self, node: syntax.Macro, operand: kinds.Type) -> tuple[kinds.Type, ...]:
         """The types of a macro's variables."""

@@ -49,6 +49,15 @@ class Program:
         except RecursionError as error:
             raise syntax.Problem("nested too deeply") from error
 
+    def check(self, *, lists: bool) -> None:
+        """Check it as where attributes may be lists, or where not.
+
+        Raises:
+            syntax.Problem: as when it was made.
+        """
+        if not lists:
+            checking.check(self.tree, lists=False)
+
     def evaluate(self, facts: device.Facts) -> tuple[Outcome, Answers]:
         """The outcome, and what was read to get there."""
         return run(self._run, facts, cost=self._cost, size=self._size)

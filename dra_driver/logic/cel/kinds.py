@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 _TOKEN = re.compile(r"[A-Za-z]+|[(),]")
 _NEVER_NULL = frozenset(
-    ["bool", "bytes", "double", "dyn", "int", "list", "map", "string", "type", "uint"]
+    ["any", "bool", "bytes", "double", "dyn", "int", "list", "map", "string", "type", "uint"]
 )
 
 
@@ -68,6 +68,9 @@ def _types(words: Iterator[str]) -> Iterator[Type]:
 
 
 DYN, BOOL, INT, UINT, DOUBLE = map(Type, ("dyn", "bool", "int", "uint", "double"))
+ANY = Type("any")
+"""A value of any type that is no list: fits everything, and nobody goes over it."""
+DYNAMIC = frozenset({DYN, ANY})
 STRING, BYTES, NULL = map(Type, ("string", "bytes", "null"))
 TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 ORDERED = frozenset({BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION})

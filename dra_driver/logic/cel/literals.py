@@ -38,7 +38,8 @@ def value(kind: str, text: str, position: int) -> Any:
             case "INT_LIT":
                 return values.int64(_integer(text))
             case "UINT_LIT":
-                return values.uint64(_integer(text[:-1]))
+                # Nothing unsigned is negated, not even 0.
+                return values.uint64(-1 if text.startswith("-") else _integer(text[:-1]))
             case "FLOAT_LIT":
                 return float(text)
             case _:

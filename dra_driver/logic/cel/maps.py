@@ -33,7 +33,7 @@ class Map(Mapping[Any, Any]):
             HashError: the key cannot be one.
             CallError: there is one with this key.
         """
-        if _key(key) in self._entries:
+        if key in self:
             raise values.CallError(f"insert failed: key {key} already exists")
         self.put(key, value)
 

@@ -92,6 +92,17 @@ class Selector:
         """What each operand of the outermost `&&` gives for a device, and what it read."""
         return self._parts.explain(device.Facts(candidate, driver))
 
+    def check(self, *, lists: bool) -> None:
+        """Check it once more for a cluster where attributes are no lists.
+
+        Raises:
+            CompileError: it needs lists.
+        """
+        try:
+            self._program.check(lists=lists)
+        except syntax.Problem as problem:
+            raise CompileError(self.expression, problem.text, problem.position) from problem
+
     @functools.cached_property
     def _parts(self) -> explaining.Parts:
         return explaining.Parts(self.expression, self._program.tree)
@@ -123,10 +134,13 @@ def compile(expression: str) -> Selector:  # noqa: A001 - reads as `selection.co
     return Selector(expression, program)
 
 
-def check(expression: str) -> str | None:
-    """What is wrong with an expression as it stands; None if it compiles."""
+def check(expression: str, *, lists: bool = True) -> str | None:
+    """What is wrong with an expression as it stands; None if it compiles.
+
+    `lists`: whether attributes may be lists (feature gate DRAListTypeAttributes).
+    """
     try:
-        compile(expression)
+        compile(expression).check(lists=lists)
     except CompileError as error:
         return error.problem
     return None

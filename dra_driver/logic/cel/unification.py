@@ -69,7 +69,7 @@ class Substitutions:
                 return valid
         if actual.is_variable:
             return self._stands_for(actual, expected)
-        if kinds.DYN in {actual, expected}:
+        if not kinds.DYNAMIC.isdisjoint({actual, expected}):
             return True
         if kinds.NULL in {actual, expected}:
             other = expected if actual == kinds.NULL else actual
@@ -117,9 +117,9 @@ def _more_general(first: kinds.Type, second: kinds.Type) -> kinds.Type:
 
 
 def _is_as_general(first: kinds.Type, second: kinds.Type) -> bool:
-    if first == kinds.DYN or first.is_variable:
+    if first in kinds.DYNAMIC or first.is_variable:
         return True
-    if second == kinds.DYN or second.is_variable or first.name != second.name:
+    if second in kinds.DYNAMIC or second.is_variable or first.name != second.name:
         return False
     if first.name not in _ANY_CONTENT:
         return first.name == "type" or first == second

@@ -172,11 +172,14 @@ class _Search:
 
     def prepare(self, inventory: pools.Inventory) -> None:
         """Look up all devices where All asks for them, and check the number of devices."""
-        for want in self._meant:
-            if want.spec.mode == claims.ALL:
-                unusable = inventory.unusable_elsewhere(self._node)
-                self._everything[want] = self._all_of(want, (*self._seen.pools, *unusable))
+        in_order: tuple[pools.Pool, ...] = ()
         for item in self._plan:
+            for want in item.wants:
+                if want.spec.mode == claims.ALL:
+                    in_order = in_order or _with(
+                        self._seen.pools, inventory.unusable_elsewhere(self._node)
+                    )
+                    self._everything[want] = self._all_of(want, in_order)
             least = (min(map(self._count, alternatives)) for alternatives in item.requests)
             _check_size(item, sum(least))
 
@@ -331,21 +334,31 @@ class _Search:
         everything = self._everything.get(want)
         return len(everything) if everything is not None else want.spec.count or 0
 
-    def _all_of(self, want: demand.Want, seen: Sequence[pools.Pool]) -> list[int]:
-        for pool in seen:
-            if pool.defect and (pool.is_invalid or self._behaviour.incomplete_is_fatal):
-                raise demand.Aborted(
-                    f"{want}: allocation mode All needs every pool that node {self._node.name} "
-                    f"sees, but pool {pool} is {pool.defect}: wait until its driver is done"
-                )
-        if any(pool.defect for pool in seen):
-            return []
-        return [
-            index
-            for index, candidate in enumerate(self._seen.candidates)
-            if (fit := self._fit(want, index)) is not None
-            and self._reservations.has_room(want, candidate, fit)
-        ]
+    def _all_of(self, want: demand.Want, in_order: Sequence[pools.Pool]) -> list[int]:
+        """Devices of all pools, one pool after the other; so errors come in their order."""
+        found, index, is_known = [], 0, True
+        for pool in in_order:
+            if pool.defect:
+                if pool.is_invalid or self._behaviour.incomplete_is_fatal:
+                    raise demand.Aborted(
+                        f"{want}: allocation mode All needs every pool that node {self._node.name} "
+                        f"sees, but pool {pool} is {pool.defect}: wait until its driver is done"
+                    )
+                is_known = False
+                continue
+            for candidate in pool.candidates:
+                fit = self._fit(want, index)
+                if fit is not None and self._reservations.has_room(want, candidate, fit):
+                    found.append(index)
+                index += 1
+        return found if is_known else []
+
+
+def _with(seen: Sequence[pools.Pool], unusable: Sequence[pools.Pool]) -> tuple[pools.Pool, ...]:
+    """The pools that a node looks at for All: by name, those that devices wait for last."""
+    first = itertools.takewhile(lambda pool: not pools.has_binding_conditions(pool), seen)
+    early = list(first)
+    return (*sorted([*early, *unusable], key=lambda pool: pool.key), *seen[len(early) :])
 
 
 def _are_too_few(meant: bytearray, start: int, want: demand.Want, place: _Place) -> bool:

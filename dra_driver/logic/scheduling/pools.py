@@ -200,7 +200,7 @@ class Inventory:
                 _gather(self._index.pools[key], node) for key in sorted(self._index.of_node(node))
             ]
             found = [pool for pool in gathered if pool is not None]
-            known = (node, Seen(tuple(sorted(found, key=_has_binding_conditions))))
+            known = (node, Seen(tuple(sorted(found, key=has_binding_conditions))))
             self._gathered[node.name] = known
         return known[1]
 
@@ -223,7 +223,8 @@ class Inventory:
         return tuple(found)
 
 
-def _has_binding_conditions(pool: Pool) -> bool:
+def has_binding_conditions(pool: Pool) -> bool:
+    """Whether a device of the pool has to be waited for once it is allocated."""
     return any(candidate.device.extra.get("bindingConditions") for candidate in pool.candidates)
 
 

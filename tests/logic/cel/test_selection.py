@@ -71,13 +71,14 @@ TRUE = [
     "![0, 1].all(x, 1 / x > 1)",
     f'{A}.index.exists(x, x > 0) || {A}.type == "gpu"',
     # Numbers of different types
-    "1 < 1.5 && 1 == 1.0 && 1u == 1 && 2u > 1.5",
+    "1 < 1.5 && dyn(1) == 1.0 && dyn(1u) == 1 && 2u > 1.5",
     "dyn(1) in [1.0] && !(dyn(1) in ['1'])",
     "7 / 2 == 3 && -7 / 2 == -3 && -7 % 2 == -1 && 5-1 == 4 && 0x10 == 16",
     "1.0 / 0.0 > 1e300 && -1.0 / 0.0 < -1e300",
     # Equality of different types is false, not an error
     f"!({A}.type == 1) && {A}.text != {A}.version && {A}.healthy != 1",
-    '[dyn(1), "a"] == [dyn(1.0), "a"] && dyn({"a": 1}) == {"a": 1.0} && {"a": 1} != {"a": 2}',
+    '[dyn(1), dyn("a")] == [dyn(1.0), dyn("a")]',
+    'dyn({"a": 1}) == {"a": 1.0} && {"a": 1} != {"a": 2}',
     # The rest of the language
     '"asymetric".matches("[^a]?sym")',
     '"gpu-0".contains("-") && "gpu".startsWith("g") && "gpu".endsWith("u") && "é".size() == 1',
@@ -146,9 +147,7 @@ def test_this_does_not_hold(expression):
         (f"has({A}.type.x)", "string has no field 'x'"),
         (f"[1].contains({A}.index)".replace("[1]", "dyn([1])"), "no such overload of contains"),
         ("dyn(1).optMap(x, x).hasValue()", "no such overload of optMap for (int)"),
-        ("dyn(1).orValue(1) == 1", "no such overload of orValue for (int)"),
-        ("[?dyn(1)] == [1]", "no such overload of optional entry for (int)"),
-        ("{dyn(1.5): 1} == {}", "unsupported key type: double"),
+        ("'%s'.format([[?dyn(1)]]) == ''", "no such overload of optional entry for (int)"),
         ("[1][-1] == 1", "index out of bounds: -1"),
         ("[1][1] == 1", "index out of bounds: 1"),
         ("9223372036854775807 + 1 > 0", "overflow"),
@@ -156,8 +155,8 @@ def test_this_does_not_hold(expression):
         ('quantity("x") == quantity("1")', "quantity 'x'"),
         ('semver("v1.0.0") == semver("1.0.0")', "version 'v1.0.0'"),
         ('quantity("1.5").asInteger() == 1', "cannot convert"),
-        ('int("1_0") == 10', "cannot convert"),
-        ('int("0x10") == 16', "cannot convert"),
+        ('int(device.driver + "1_0") == 10', "cannot convert"),
+        ('int(device.driver + "0x10") == 16', "cannot convert"),
         ("'a'.substring(3) == ''", "index out of range: 3"),
     ],
 )

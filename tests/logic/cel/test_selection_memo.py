@@ -1,6 +1,7 @@
 """Outcomes are reused exactly where a device looks the same to the expression."""
 
 import effort
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,13 +33,19 @@ def test_a_device_that_differs_in_what_is_read_is_evaluated_anew():
 
 def test_values_of_different_types_are_told_apart():
     selector = selection.compile(f"{A}.x == 1 // types")
-    values = [True, 1, "1", slices.Version("1.0.0")]
-    assert [selector.matches(gpu(0, x=value), "d") for value in values] == [
+    assert [selector.matches(gpu(0, x=value), "d") for value in (True, 1, "1")] == [
         False,
         True,
         False,
-        False,
     ]
+    with pytest.raises(selection.EvaluationError, match="no such overload of _==_"):
+        selector.matches(gpu(0, x=slices.Version("1.0.0")), "d")
+
+
+def test_lists_of_values_of_different_types_are_told_apart():
+    selector = selection.compile(f"{A}.x[0] == 1 // lists")
+    values = [(True,), (1,), (1, True)]
+    assert [selector.matches(gpu(0, x=value), "d") for value in values] == [False, True, True]
 
 
 def test_the_driver_that_a_bare_name_belongs_to_matters():

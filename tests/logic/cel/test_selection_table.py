@@ -136,20 +136,50 @@ def test_the_outcome_is_that_of_kubernetes(sentence):
 @pytest.mark.parametrize("sentence", COMPILE_ERRORS)
 def test_this_does_not_compile_in_kubernetes(sentence):
     expression, problem = COMPILE_ERRORS[sentence]
-    assert selection.check(expression) == f"line 1, column {_column(expression)}: {problem}"
+    assert (
+        selection.check(expression, lists=False)
+        == f"line 1, column {_column(expression)}: {problem}"
+    )
 
 
 def _column(expression):
     return max(expression.find("includes") + 1, 1)
 
 
-@pytest.mark.parametrize("value", [{"ints": [1, 2]}, {"strings": ["a"]}, {"bools": [True]}])
-def test_a_device_with_a_list_attribute_is_refused_before_any_selector_sees_it(value):
-    # Kubernetes tells at run time, "unsupported attribute value", whatever the expression reads.
-    spec = {
-        "driver": D,
-        "pool": {"name": "pool", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "device-0", "attributes": {"name": value}}],
-    }
-    with pytest.raises(errors.Rejected):
-        slices.parse({"metadata": {"name": "slice"}, "spec": spec})
+@pytest.mark.parametrize(
+    ("value", "expression"),
+    [
+        ({"ints": [1, 2]}, f"{A}.name == [1, 2] && {A}.name.includes(2) && !{A}.name.includes(3)"),
+        ({"strings": ["a", "b"]}, f"{A}.name.exists(x, x == 'b') && {A}.name[0] == 'a'"),
+        ({"bools": [True]}, f"{A}.name.all(x, x)"),
+        ({"versions": ["1.0.0"]}, f"{A}.name.includes(semver('1.0.0')) && size({A}.name) == 1"),
+        ({"int": 2}, f"{A}.name.includes(2) && !{A}.name.includes('2')"),
+    ],
+)
+def test_an_attribute_may_be_a_list(value, expression):
+    listed = slices.parse_device({"name": "device-0", "attributes": {"name": value}})
+    assert selection.compile(expression).matches(listed, D) is True
+
+
+@pytest.mark.parametrize("value", [{"ints": []}, {"ints": ["a"]}, {"strings": [1]}, {"ints": 1}])
+def test_a_list_of_nothing_or_of_another_type_is_no_attribute(value):
+    with pytest.raises(errors.Rejected, match="allowed is exactly one of int, bool, string"):
+        slices.parse_device({"name": "device-0", "attributes": {"name": value}})
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        (f"{A}.name.exists(x, true)", "exists() goes over a value of type list or map, not any"),
+        (f"'%s'.format([{A}.name]) == ''", "not any"),
+        (f"[{A}.name, dyn(1)].size() == 2", "expected type 'any' but found 'dyn'"),
+        ("dyn(true)", "must evaluate to bool, not dyn"),
+    ],
+)
+def test_this_compiles_only_where_attributes_may_be_lists(expression, problem):
+    assert problem in selection.check(expression, lists=False)
+
+
+def test_the_value_of_an_attribute_may_be_the_outcome_with_and_without_lists():
+    assert selection.check(f"{A}.name", lists=False) is None
+    assert selection.check(f"{A}.name") is None
