@@ -132,6 +132,7 @@ def _explain(options: argparse.Namespace) -> int:
         kubeconfig=options.kubeconfig if saved else _kubeconfig(options.kubeconfig),
         namespace=options.namespace,
         output=options.output,
+        emulate=options.emulate,
     )
     return explain.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} explain")
 

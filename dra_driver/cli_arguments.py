@@ -87,8 +87,8 @@ def demo(commands: Commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--emulate",
         metavar="RELEASE",
-        help="allocate devices with the known defects of a Kubernetes release: 1.36.2. Default: "
-        "without them",
+        help="allocate devices with the known defects of a Kubernetes release: 1.36.2, 1.37, "
+        "1.38. Default: without them",
     )
     return parser
 
@@ -158,6 +158,12 @@ def explain(commands: Commands) -> argparse.ArgumentParser:
             "other kinds (nodes, deviceclasses, pods, templates) may be in them too",
         )
     parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--emulate",
+        metavar="RELEASE",
+        help="decide as the scheduler of a Kubernetes release, with its known defects: 1.36.2, "
+        "1.37, 1.38. Default: as that of the cluster; with saved files without defects",
+    )
     return parser
 
 

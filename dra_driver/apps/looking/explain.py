@@ -11,6 +11,7 @@ from dra_driver.adapters.console import terminal
 from dra_driver.apps.looking import explain_view, reading
 from dra_driver.logic.explaining import explaining, targets
 from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.scheduling import emulation
 
 Json = dict[str, Any]
 
@@ -31,6 +32,8 @@ class Options:
     kubeconfig: pathlib.Path | None
     namespace: str = "default"
     output: str = "table"
+    emulate: str | None = None
+    """The Kubernetes release whose scheduler decides; None: that of the cluster, or of none."""
 
 
 def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
@@ -50,9 +53,19 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
 
 
 def _explained(options: Options, user_agent: str) -> list[explaining.Explanation]:
-    stored = reading.saved(options.saved) if options.saved else _cluster(options, user_agent)
+    behaviour, server = emulation.of_release(options.emulate), ""
+    if options.saved:
+        stored = reading.saved(options.saved)
+    else:
+        stored, server = _cluster(options, user_agent)
     given = list(reading.objects(options.manifest, options.namespace)) if options.manifest else []
     snapshot = snapshots.of([*stored, *given])
+    release = options.emulate or emulation.release_of(server)
+    if release is not None:
+        behaviour = emulation.of_release(release)
+        note = f"decided as by kube-scheduler {release}, with its known defects"
+        told = f"{note} (--emulate)" if options.emulate else f"{note} (the server is {server})"
+        snapshot = dataclasses.replace(snapshot, behaviour=behaviour, notes=(*snapshot.notes, told))
     chosen: tuple[targets.Target, ...]
     if options.target is not None:
         chosen = (targets.named(snapshot, options.target, options.namespace),)
@@ -61,7 +74,7 @@ def _explained(options: Options, user_agent: str) -> list[explaining.Explanation
     return [explaining.explain(target, snapshot) for target in chosen]
 
 
-def _cluster(options: Options, user_agent: str) -> list[Json]:
+def _cluster(options: Options, user_agent: str) -> tuple[list[Json], str]:
     return reading.cluster(
         options.kubeconfig, reading.KINDS, command="explain", user_agent=user_agent
     )

@@ -30,15 +30,18 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 def cluster(
     kubeconfig: pathlib.Path | None, kinds: Iterable[str], *, command: str, user_agent: str
-) -> list[Json]:
-    """All objects of these kinds, normalized. Without `kubeconfig`: as the pod's service account.
+) -> tuple[list[Json], str]:
+    """All objects of these kinds, normalized, and the version of the API server, as `v1.36.2`.
+
+    Without `kubeconfig`: as the pod's service account.
 
     Raises:
         errors.DriverError: the API server cannot be reached, refuses, or is too old for `command`.
     """
     client = kube.Client(kubeconfig=kubeconfig, user_agent=user_agent)
     try:
-        return [body for kind in kinds for body in _all(client, kind, command)]
+        bodies = [body for kind in kinds for body in _all(client, kind, command)]
+        return bodies, _version(client)
     finally:
         client.close()
 
@@ -110,6 +113,14 @@ def _all(client: kube.Client, kind: str, command: str) -> Iterator[Json]:
     for item in items:
         body = {**item, "apiVersion": version, "kind": kind}
         yield snapshots.normalized(body, STORED_NAMESPACE)
+
+
+def _version(client: kube.Client) -> str:
+    """Empty if the server does not tell: what it is asked for has been read all the same."""
+    try:
+        return str(client.get_path("/version").get("gitVersion", ""))
+    except errors.DriverError:
+        return ""
 
 
 def _files(path: pathlib.Path) -> list[pathlib.Path]:

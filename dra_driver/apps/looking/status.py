@@ -44,4 +44,5 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
 def _stored(options: Options, user_agent: str) -> list[reading.Json]:
     if options.saved:
         return [body for body in reading.saved(options.saved) if body["kind"] in _KINDS]
-    return reading.cluster(options.kubeconfig, _KINDS, command="status", user_agent=user_agent)
+    bodies, _ = reading.cluster(options.kubeconfig, _KINDS, command="status", user_agent=user_agent)
+    return bodies

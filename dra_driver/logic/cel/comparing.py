@@ -18,6 +18,11 @@ from dra_driver.model import quantities, versions
 _FOREIGN = (
     quantities.Quantity, versions.Semver, addresses.Ip, addresses.Cidr, urls.Url, formats.Format,
 )  # fmt: skip
+_MAKES = {
+    quantities.Quantity: "quantity", versions.Semver: "semver", addresses.Ip: "ip",
+    addresses.Cidr: "cidr", urls.Url: "url",
+}  # fmt: skip
+"""What makes a value of a type from a text."""
 _ORDERED = (str, bytes, bool, dt.datetime, dt.timedelta)
 
 
@@ -82,6 +87,12 @@ def compare(left: Any, right: Any) -> int:
     elif type(left) is not type(right) or not isinstance(left, _ORDERED):
         raise TypeError
     return int(left > right) - int(left < right)
+
+
+def comparable(left: Any, right: Any) -> str | None:
+    """How to write the text on the right so that it can be compared with the left value."""
+    makes = _MAKES.get(type(left))
+    return f"{makes}('{right}')" if makes and isinstance(right, str) else None
 
 
 def is_ordered(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dra_driver.logic.cel import (
     checking,
+    comparing,
     costs,
     device,
     folding,
@@ -214,7 +215,10 @@ def _call(
             raise frames.Error(str(error), place) from error
         except (TypeError, AttributeError) as error:
             types = ", ".join(map(values.type_name, operands))
-            raise frames.Error(f"no such overload of {name} for ({types})", place) from error
+            text = f"no such overload of {name} for ({types})"
+            if name == "_==_" and (instead := comparing.comparable(*operands)):
+                text += f": write {instead}"
+            raise frames.Error(text, place) from error
         if isinstance(result, str | bytes | list):
             frames.spend(frame, len(result) // _SIZE_PER_COST)
         if operands and isinstance(operands[0], str | bytes | list):

@@ -38,10 +38,10 @@ def check(node: syntax.Node, scope: Scope) -> None:
         return
     for child in syntax.children(node):
         check(child, scope)
-    if isinstance(node, syntax.Call):
+    if isinstance(node, syntax.Call | syntax.MapOf):
         constant(node, scope)
-        if node.function in _INDEXES:
-            _check_key(node.arguments[1], scope)
+    if isinstance(node, syntax.Call) and node.function in _INDEXES:
+        _check_key(node.arguments[1], scope)
 
 
 def _check_key(key: syntax.Node, scope: Scope) -> None:

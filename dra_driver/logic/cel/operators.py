@@ -29,7 +29,7 @@ def index(container: Any, key: Any) -> Any:
     if isinstance(container, values.Optional):
         return optional_index(container, key)
     if isinstance(container, Mapping):
-        if found := maps.lookup(container, key).items:
+        if found := maps.lookup(container, _key(key)).items:
             return found[0]
         raise values.CallError(f"no such key: {key}")
     position = _position(key)
@@ -43,10 +43,16 @@ def optional_index(container: Any, key: Any) -> values.Optional:
     if isinstance(container, values.Optional):
         return optional_index(container.items[0], key) if container.items else container
     if isinstance(container, Mapping):
-        return maps.lookup(container, key)
+        return maps.lookup(container, _key(key))
     position = _position(key)
     inside = 0 <= position < len(values.items(container))
     return values.Optional((container[position],) if inside else ())
+
+
+def _key(key: Any) -> Any:
+    if not values.is_number(key) and not isinstance(key, bool | str):
+        raise values.CallError(f"a value of type {values.type_name(key)} is no key")
+    return key
 
 
 def _position(key: Any) -> int:

@@ -30,7 +30,7 @@ class State:
     def spot(self, node: nodes.Node, snapshot: snapshots.Snapshot) -> Spot:
         """Where the devices that a node sees fall."""
         seen = snapshot.inventory.seen(node)
-        free = reservations.Reservations(seen.pools, self.in_use)
+        free = reservations.Reservations(seen.pools, self.in_use, snapshot.behaviour)
         return Spot(
             node,
             {

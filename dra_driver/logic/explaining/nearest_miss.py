@@ -131,6 +131,7 @@ class _Trials:
                     inventory=self.setting.snapshot.inventory,
                     in_use=state.in_use,
                     share_ids=str,
+                    behaviour=self.setting.snapshot.behaviour,
                     max_steps=MAX_STEPS,
                 )
             except demand.Aborted:

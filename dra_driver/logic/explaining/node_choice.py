@@ -14,7 +14,7 @@ from dra_driver.logic.explaining import (
     targets,
 )
 from dra_driver.logic.picturing import extended_resources, snapshots
-from dra_driver.logic.scheduling import allocation, demand, hurdles, placing
+from dra_driver.logic.scheduling import allocation, demand, hurdles, placing, scheduling
 from dra_driver.model import claims, nodes, slices, taints
 
 
@@ -64,14 +64,29 @@ class Search:
             for node in snapshot.nodes
             if (obstacle := _obstacle(target, node) or serving[node.name].obstacle) is not None
         }
+        self._tied = {
+            node.name: tied
+            for node in snapshot.nodes
+            if node.name not in self._obstacles and (tied := _tie(target, node)) is not None
+        }
 
     @property
     def open(self) -> list[nodes.Node]:
         """The nodes that may run the pod."""
-        return [node for node in self.snapshot.nodes if node.name not in self._obstacles]
+        barred = {*self._obstacles, *self._tied}
+        return [node for node in self.snapshot.nodes if node.name not in barred]
 
     def options(self) -> tuple[Option, ...]:
-        """The nodes that fit, the first choice first."""
+        """The nodes that fit, the first choice first.
+
+        Raises:
+            demand.Aborted: an error on any node, as in the scheduler: also on one that devices of
+                another claim cannot be used from.
+        """
+        for node in self.snapshot.nodes:
+            if node.name in self._tied and self._allocate(node).allocations is None:
+                # What it is short of is told before that it is another node's.
+                del self._tied[node.name]
         found = [
             (node, outcome)
             for node in self.open
@@ -122,7 +137,7 @@ class Search:
     def barred(self) -> tuple[node_reports.Report, ...]:
         """The nodes that do not take the pod, by reason."""
         by_reason: dict[str, list[str]] = {}
-        for name, reason in sorted(self._obstacles.items()):
+        for name, reason in sorted({**self._obstacles, **self._tied}.items()):
             by_reason.setdefault(reason, []).append(name)
         for node in self.open:
             if served := self._served[node.name]:
@@ -136,7 +151,7 @@ class Search:
         """For each reason the first node that has the devices and does not take the pod."""
         found: dict[str, nearest_miss.Miss] = {}
         for node in self.snapshot.nodes:
-            reason = self._obstacles.get(node.name)
+            reason = self._obstacles.get(node.name) or self._tied.get(node.name)
             if reason is None or reason in found:
                 continue
             outcome = self._allocate(node)
@@ -169,6 +184,7 @@ class Search:
             inventory=self.snapshot.inventory,
             in_use=self.snapshot.in_use,
             share_ids=str,
+            behaviour=self.snapshot.behaviour,
         )
 
     def _spot(self, node: nodes.Node) -> changes.Spot:
@@ -232,8 +248,11 @@ def _before(
 def _obstacle(target: targets.Target, node: nodes.Node) -> str | None:
     if target.pod is not None and (reason := placing.obstacle(target.pod, node)) is not None:
         return reason
+    return None
+
+
+def _tie(target: targets.Target, node: nodes.Node) -> str | None:
     for claim in target.claims:
-        selector = claim.allocation.node_selector if claim.allocation is not None else None
-        if selector is not None and not nodes.matches(selector, node):
+        if not scheduling.is_usable(claim, node):
             return f"node(s) cannot use the devices that claim {claim.ref.name} has"
     return None

@@ -8,7 +8,7 @@ from typing import Any
 from dra_driver import errors
 from dra_driver.logic.offering import classes as own_classes
 from dra_driver.logic.picturing import extended_resources
-from dra_driver.logic.scheduling import placing, pools, usage
+from dra_driver.logic.scheduling import emulation, placing, pools, usage
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]
@@ -77,6 +77,8 @@ class Snapshot:
     """Which classes serve extended resources."""
     nodes_given: bool
     """Whether Nodes were read, so that one which is missing does not exist."""
+    behaviour: emulation.Emulation = emulation.FIXED
+    """The defects of the cluster's scheduler."""
 
 
 def normalized(body: Json, namespace: str) -> Json:

@@ -4,6 +4,7 @@ Without a release the allocator behaves as 1.36 with its defects mended.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from dra_driver import errors
@@ -56,6 +57,11 @@ RELEASES: Mapping[str, Emulation] = {
 }
 
 
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\D.*")
+_OWN = "-sim"
+"""How the version of the embedded cluster ends, which allocates without defects."""
+
+
 def of_release(release: str | None) -> Emulation:
     """The behaviour of a Kubernetes release; with None no defects.
 
@@ -68,3 +74,22 @@ def of_release(release: str | None) -> Emulation:
         known = ", ".join(sorted(RELEASES))
         raise errors.Rejected(f"--emulate {release}: this release is not known; known: {known}")
     return RELEASES[release]
+
+
+def release_of(server: str) -> str | None:
+    """The known release that is closest to what an API server says it is, for example `v1.36.2`.
+
+    None for the embedded cluster, unless it emulates one, and for what is no version. What is older
+    than the first that is known here has its defects, what is newer than the last is as that.
+    """
+    found = _VERSION.fullmatch(f"{server}.")
+    if found is None or server.endswith(_OWN):
+        return None
+    minor = (int(found[1]), int(found[2]))
+    names = {_minor(name): name for name in RELEASES}
+    return names[max((known for known in names if known <= minor), default=min(names))]
+
+
+def _minor(release: str) -> tuple[int, int]:
+    major, minor, *_ = release.split(".")
+    return int(major), int(minor)

@@ -177,12 +177,22 @@ class Cluster:
         directory: pathlib.Path,
         *,
         runtime_for: RuntimeFor,
-        behaviour: emulation.Emulation = emulation.FIXED,
+        release: str | None = None,
     ) -> None:
-        """Nothing is started. Socket paths are short only where `directory` is."""
-        self._behaviour = behaviour
+        """Nothing is started. Socket paths are short only where `directory` is.
+
+        `release` is the Kubernetes release to behave as; None: as 1.36, its defects mended.
+
+        Raises:
+            errors.Rejected: the release is not known.
+        """
+        self._behaviour = emulation.of_release(release)
         self._api = server.ApiServer(
-            options.Options(credentials=access.make(), expression_check=_check_expression)
+            dataclasses.replace(
+                options.of_release(release),
+                credentials=access.make(),
+                expression_check=_check_expression,
+            )
         )
         self._specs = specs
         self._directory = directory

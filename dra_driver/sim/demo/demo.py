@@ -13,7 +13,6 @@ from typing import Literal
 from dra_driver import errors
 from dra_driver.adapters.console import terminal
 from dra_driver.adapters.kube import kube
-from dra_driver.logic.scheduling import emulation
 from dra_driver.sim.cluster import cluster, manifests, podman, runtime
 from dra_driver.sim.demo import observing, outcome
 from dra_driver.sim.gpus import gpu_state
@@ -90,7 +89,6 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
     objects = manifests.load(options.files or (_quickstart(),))
     outcome.check_expectations(objects)
     steps = manifests.steps(objects)
-    behaviour = emulation.of_release(options.emulate)
     names = [node.name for node in options.nodes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise errors.Rejected(f"--node: {', '.join(twice)} is there twice; give each its own name")
@@ -99,7 +97,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
             tuple(dataclasses.replace(n, flags=options.plugin_flags) for n in options.nodes),
             pathlib.Path(name),
             runtime_for=_runtime_for(options.runtime),
-            behaviour=behaviour,
+            release=options.emulate,
         )
         try:
             result = _play(embedded, steps, options, stop, shown)

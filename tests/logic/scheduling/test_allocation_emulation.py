@@ -1,4 +1,4 @@
-"""Each known defect of 1.36.2: what the allocator does without it, and with `--emulate 1.36.2`."""
+"""Each known defect of a release: what the allocator does without it, and as released."""
 
 import pytest
 from dra_objects import (
@@ -17,8 +17,8 @@ from dra_objects import (
 from dra_objects import allocate as allocate_with
 
 from dra_driver import errors
-from dra_driver.logic.scheduling import emulation
-from dra_driver.model import claims, slices
+from dra_driver.logic.scheduling import demand, emulation
+from dra_driver.model import claims, quantities, slices
 
 RELEASED = emulation.of_release("1.36.2")
 COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "4"}}}]}
@@ -43,8 +43,24 @@ def both(pending, *published, **options):
     )
 
 
+def released(pending, *published, release, **options):
+    """What is found as released; None where there is nothing."""
+    behaviour = emulation.of_release(release)
+    outcome = allocate_with(pending, *published, behaviour=behaviour, **options)
+    return outcome.allocations and [name for of in devices_of(outcome) for _, name in of]
+
+
+def share(name, pool="node-a", **consumed):
+    """A share of a device that another claim has."""
+    amounts = {key: quantities.parse(value) for key, value in consumed.items()}
+    device_id = slices.DeviceId(DRIVER, pool, name)
+    return claims.Allocation(
+        (claims.Result("r", device_id, share_id="x", consumed_capacity=amounts),)
+    )
+
+
 def test_a_release_that_is_not_known_is_refused():
-    with pytest.raises(errors.Rejected, match=r"--emulate 1\.2: .*known: 1\.36\.2"):
+    with pytest.raises(errors.Rejected, match=r"--emulate 1\.2: .*known: 1\.36\.2, 1\.37, 1\.38"):
         emulation.of_release("1.2")
     assert emulation.of_release(None) == emulation.Emulation()
 
@@ -185,3 +201,138 @@ class TestAdminAccess:
     def test_a_device_in_use_can_be_had_all_the_same(self):
         pending = claim(exactly(admin_access=True))
         assert both([pending], slice_of(device("x")), in_use={"x"}) == (["x"], ["x"])
+
+
+class TestReservationsThatLeakWhereverTheSearchGoes:
+    def test_of_devices_that_could_not_be_enough(self):
+        # The second of "ill" alone is tried all the same, and leaves its counters taken.
+        published = slice_of(
+            device("ill", extra=consuming(2) | ILL), device("well", extra=consuming(3)),
+            extra=COUNTERS,
+        )  # fmt: skip
+        wanted = first_available("r", alternative("two", count=2), alternative("one"))
+        assert both([claim(wanted)], published) == (["well"], None)
+
+    def test_not_of_requests_that_the_limit_of_a_claim_leaves_no_room_for(self):
+        many = [device(f"d{n}") for n in range(33)]
+        published = slice_of(*many, device("ill", extra=consuming(4) | ILL),
+                             device("well", extra=consuming(4)), extra=COUNTERS)  # fmt: skip
+        wanted = [
+            first_available("r", alternative("all", count=32), alternative("few", count=1)),
+            exactly("s", f'device.attributes["{DRIVER}"].?x.orValue(0) == 0'),
+        ]
+        fixed, leaky = both([claim(*wanted)], published)
+        assert fixed == leaky == ["d0", "d1"]
+
+
+class TestSharesOfADeviceWithoutCapacity:
+    def test_each_share_of_another_pod_counts_its_counters_again(self):
+        published = slice_of(shareable("a", extra=consuming(3)), extra=COUNTERS)
+        held = [share("a")]
+        assert both([claim(exactly())], published, held=held) == (["a"], None)
+
+    def test_two_of_one_pod_count_them_once(self):
+        published = slice_of(shareable("a", extra=consuming(3)), extra=COUNTERS)
+        assert both([claim(exactly(), exactly("s"))], published) == (["a", "a"],) * 2
+
+    def test_shares_that_take_some_capacity_count_them_once(self):
+        published = slice_of(
+            shareable("a", capacity={"memory": "8Gi"}, extra=consuming(3)), extra=COUNTERS
+        )
+        wanted = exactly(extra={"capacity": {"requests": {"memory": "1Gi"}}})
+        held = [share("a", memory="1Gi")]
+        assert both([claim(wanted)], published, held=held) == (["a"],) * 2
+
+
+class TestAllOfDevicesThatAreShared:
+    """Room is looked at once when the devices are listed, and then last."""
+
+    @staticmethod
+    def published():
+        half = {"memory": "8Gi"}
+        return slice_of(
+            shareable("a", capacity=half, x=0), shareable("b", capacity=half, x=1),
+        )  # fmt: skip
+
+    @staticmethod
+    def wanted(*more):
+        """First what fills one device, then all."""
+        full = {"capacity": {"requests": {"memory": "8Gi"}}}
+        return [
+            exactly("one", f'device.attributes["{DRIVER}"].x == 0', extra=full),
+            exactly("every", all_devices=True, extra=full),
+            *more,
+        ]
+
+    def test_a_full_one_is_no_error_without_a_constraint(self):
+        assert both([claim(*self.wanted())], self.published()) == (None, None)
+
+    def test_a_constraint_that_a_full_one_breaks_is_an_error_as_released(self):
+        pending = claim(*self.wanted(), constraints=[distinct(f"{DRIVER}/x")])
+        assert allocate_with([pending], self.published()).allocations is None
+        with pytest.raises(demand.Aborted, match="which breaks distinctAttribute"):
+            allocate_with([pending], self.published(), behaviour=RELEASED)
+
+    def test_what_is_refused_for_want_of_room_stays_with_the_constraint(self):
+        # "every" fails on a, which stays behind; the alternative may then not have b.
+        full = {"capacity": {"requests": {"memory": "8Gi"}}}
+        choice = first_available(
+            "r",
+            alternative("every", f'device.attributes["{DRIVER}"].x == 0', all_devices=True,
+                        extra=full),
+            alternative("other", f'device.attributes["{DRIVER}"].x == 1'),
+        )  # fmt: skip
+        one = exactly("one", f'device.attributes["{DRIVER}"].x == 0', extra=full)
+        pending = claim(one, choice, constraints=[match(f"{DRIVER}/x", "r")])
+        assert both([pending], self.published()) == (["a", "b"], None)
+
+
+class TestADeviceThatIsPublishedAsOneForASingleClaimWhileItIsShared:
+    @pytest.mark.parametrize(
+        ("release", "capacity", "found"),
+        [
+            ("1.36.2", {}, ["a"]),
+            ("1.37", {}, ["a"]),
+            ("1.38", {}, None),
+            ("1.37", {"memory": "8Gi"}, None),
+        ],
+    )
+    def test_it_is_free_up_to_1_37_unless_its_capacity_is_drawn(self, release, capacity, found):
+        published = slice_of(device("a", capacity=capacity))
+        held = [share("a", memory="1Gi")]
+        assert released([claim(exactly())], published, release=release, held=held) == found
+
+    def test_it_is_not_without_a_release(self):
+        published = slice_of(device("a"))
+        assert both([claim(exactly())], published, held=[share("a")]) == (None, ["a"])
+
+
+class TestAllAndAPoolOfWhichSlicesAreMissing:
+    @pytest.mark.parametrize("release", [None, "1.36.2", "1.37"])
+    def test_it_stops_the_pod_up_to_1_37(self, release):
+        with pytest.raises(demand.Aborted, match="is incomplete: 1 of 2 slices"):
+            released([self.pending()], *self.published(), release=release)
+
+    def test_it_only_keeps_the_node_out_from_1_38_on(self):
+        assert released([self.pending()], *self.published(), release="1.38") is None
+
+    def test_an_invalid_pool_stops_it_in_1_38_too(self):
+        invalid = slice_of(device("x", extra=consuming(1, "none")), name="x", pool="bad")
+        with pytest.raises(demand.Aborted, match="is invalid: "):
+            released([self.pending()], invalid, release="1.38")
+
+    @staticmethod
+    def pending():
+        return claim(exactly(all_devices=True))
+
+    @staticmethod
+    def published():
+        return slice_of(device("a")), slice_of(device("b"), name="b", pool="other", count=2)
+
+
+@pytest.mark.parametrize("release", ["1.37", "1.38"])
+def test_what_1_37_mended_is_as_without_a_release(release):
+    behaviour = emulation.of_release(release)
+    mended = ("counters_by_pool_name", "reservations_leak", "shares_count_again",
+              "all_forgets_room", "distinct_forgets", "admin_access_takes")  # fmt: skip
+    assert not any(getattr(behaviour, name) for name in mended)

@@ -1,5 +1,7 @@
 """Which slices make a pool, and when a pool cannot be used (kubernetes-dra.md, 4.3)."""
 
+import dataclasses
+
 from dra_objects import DRIVER, NODE, device, slice_of
 
 from dra_driver.logic.scheduling import pools
@@ -48,6 +50,20 @@ def test_a_pool_over_several_nodes_is_complete_although_a_node_sees_a_part():
 
     (pool,) = seen(part("a", "node-a"), part("b", "node-b"))
     assert (pool.defect, names(pool)) == ("", ["a"])
+
+
+def test_a_pool_that_a_node_sees_all_of_by_number_has_no_slices_elsewhere():
+    # One slice is announced, and there are two; nobody looks beyond the node's own.
+    counters = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "4"}}}]}
+    wrong = {"consumesCounters": [{"counterSet": "none", "counters": {"c": {"value": "1"}}}]}
+    own = slice_of(device("a"), name="a", pool="wide", node="node-a", count=1)
+    other = slice_of(device("b", extra=wrong), name="b", pool="wide", node="node-b", count=1)
+    (pool,) = seen(own, other)
+    assert (pool.defect, list(pool.devices)) == ("", ["a"])
+
+    more = slice_of(name="c", pool="wide", node="node-b", count=3, extra=counters)
+    (pool,) = seen(*[dataclasses.replace(item, slice_count=3) for item in (own, other)], more)
+    assert pool.defect == "invalid: device 'b' uses unknown counter none/c"
 
 
 def test_a_pool_with_a_higher_generation_elsewhere_is_ignored_by_the_node():

@@ -5,6 +5,7 @@ from dra_objects import (
     GPU_CLASS,
     alternative,
     claim,
+    device,
     exactly,
     first_available,
     gpus,
@@ -13,7 +14,7 @@ from dra_objects import (
 )
 
 from dra_driver.logic.scheduling import placing, pools, scheduling, usage
-from dra_driver.model import claims, nodes, slices
+from dra_driver.model import claims, nodes, slices, taints
 
 POD = placing.Pod("default", "pod", "u", (), {}, None, (), ())
 A, B, C = (nodes.Node(name) for name in ("node-a", "node-b", "node-c"))
@@ -110,3 +111,96 @@ def test_what_each_node_lacks_is_told():
         '0/2 nodes are available: 2 cannot allocate request "gpu" (3 devices) of claim claim: '
         "3 devices: 3 free, which is too few."
     )
+
+
+class TestAnErrorOnANode:
+    """An error on any node stops the pod, though another node fits."""
+
+    UNSAFE = f'device.attributes["{DRIVER}"].index < 1'
+
+    def test_of_an_expression(self):
+        published = [node_slice("node-a", *gpus(1)), node_slice("node-b", device("nameless"))]
+        found = scheduling.place(POD, [claim(exactly("gpu", self.UNSAFE))], view(*published))
+        assert isinstance(found, scheduling.Refusal)
+        assert "no such key: index" in found.message
+
+    def test_of_an_expression_that_no_search_there_would_come_to(self):
+        published = [
+            node_slice("node-a", *gpus(1)),
+            node_slice("node-b", *gpus(1), device("nameless")),
+        ]
+        found = scheduling.place(POD, [claim(exactly("gpu", self.UNSAFE))], view(*published))
+        assert found.node == "node-a"
+
+    def test_of_a_device_in_use_is_none(self):
+        nameless = slices.DeviceId(DRIVER, "node-b", "nameless")
+        in_use = usage.InUse.of([claims.Allocation((claims.Result("r", nameless),))])
+        published = [node_slice("node-a", *gpus(1)), node_slice("node-b", device("nameless"))]
+        pending = [claim(exactly("gpu", self.UNSAFE))]
+        assert scheduling.place(POD, pending, view(*published, in_use=in_use)).node == "node-a"
+
+    def test_of_all_with_an_incomplete_pool(self):
+        half = slice_of(device("half"), name="half", pool="node-b", node="node-b", count=2)
+        found = scheduling.place(
+            POD,
+            [claim(exactly(all_devices=True))],
+            view(node_slice("node-a", *gpus(1)), half),
+        )
+        assert "pool gpu.example.com/node-b is incomplete: 1 of 2 slices" in found.message
+
+    def test_of_all_with_more_devices_than_a_claim_may_have(self):
+        published = [node_slice("node-a", *gpus(1)), node_slice("node-b", *gpus(33))]
+        found = scheduling.place(POD, [claim(exactly(all_devices=True))], view(*published))
+        assert "asks for 33 devices; allowed are 32" in found.message
+
+    def test_on_a_node_that_the_pod_may_not_run_on_is_none(self):
+        published = [node_slice("node-a", *gpus(1)), node_slice("node-b", device("nameless"))]
+        tainted = nodes.Node("node-b", taints=(taints.Taint("no", effect="NoSchedule"),))
+        pending = [claim(exactly("gpu", self.UNSAFE))]
+        found = scheduling.place(POD, pending, view(*published, on=(A, tainted)))
+        assert found.node == "node-a"
+
+    def test_on_a_node_that_the_devices_of_another_claim_tie_the_pod_away_from(self):
+        published = [node_slice("node-a", *gpus(2)), node_slice("node-b", device("nameless"))]
+        bound = allocated("node-a")
+        in_use = usage.InUse.of([bound.allocation])
+        pending = [bound, claim(exactly("gpu", self.UNSAFE), name="new")]
+        found = scheduling.place(POD, pending, view(*published, in_use=in_use))
+        assert "no such key: index" in found.message
+
+    def test_after_as_many_nodes_fit_as_the_scheduler_looks_for_is_none(self):
+        fleet = [nodes.Node(f"node-{number:03}") for number in range(251)]
+        published = [node_slice(node.name, *gpus(1)) for node in fleet[:-1]]
+        published.append(node_slice(fleet[-1].name, device("nameless")))
+        pending = [claim(exactly("gpu", self.UNSAFE))]
+        assert scheduling.place(POD, pending, view(*published, on=fleet)).node == "node-000"
+        few = [*fleet[:99], fleet[-1]]
+        found = scheduling.place(POD, pending, view(*published, on=few))
+        assert "no such key: index" in found.message
+
+
+class TestAClaimThatTiesThePod:
+    def test_is_given_back_only_if_a_node_has_what_the_others_ask_for(self):
+        bound, more = allocated("node-a"), claim(exactly(count=2), name="more")
+        in_use = usage.InUse.of([bound.allocation])
+        few = view(node_slice("node-a", *gpus(1)), node_slice("node-b", *gpus(1)), in_use=in_use)
+        found = scheduling.place(POD, [bound, more], few)
+        assert found.blocking == frozenset()
+        assert "cannot use the devices that the pod's claims have" not in found.message
+
+        many = view(node_slice("node-a", *gpus(1)), node_slice("node-b", *gpus(2)), in_use=in_use)
+        found = scheduling.place(POD, [bound, more], many)
+        assert found.blocking == {bound.ref.uid}
+        assert "1 node(s) cannot use the devices that the pod's claims have" in found.message
+
+
+def test_a_pool_of_another_node_that_is_invalid_is_told():
+    counters = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "1"}}}]}
+    consuming = {"consumesCounters": [{"counterSet": "s", "counters": {"d": {"value": "1"}}}]}
+    published = [
+        slice_of(name="counters", pool="node-b", node="node-b", count=2, extra=counters),
+        slice_of(device("x", extra=consuming), name="x", pool="node-b", node="node-b", count=2),
+    ]
+    found = scheduling.place(POD, [claim(exactly())], view(*published, on=(A,)))
+    told = "pool gpu.example.com/node-b is invalid: device 'x' uses unknown counter s/d"
+    assert told in found.message

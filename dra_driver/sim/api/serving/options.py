@@ -25,6 +25,8 @@ class Fault:
 
 
 NO_FAULT = Fault()
+_EMULATED = "-emulated"
+"""How the version of a server ends that behaves as released, and not as 1.36 without defects."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,3 +57,11 @@ class Options:
     """Told of each request."""
     fault: Callable[[routing.Call], Fault | None] = lambda _call: None
     """What is to go wrong with a request."""
+
+
+def of_release(release: str | None) -> Options:
+    """The settings of a server that answers as one of a Kubernetes release, for example `1.37`."""
+    if release is None:
+        return Options()
+    patch = release if release.count(".") > 1 else f"{release}.0"
+    return Options(kubernetes_version=f"v{patch}{_EMULATED}")
