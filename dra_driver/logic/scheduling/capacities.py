@@ -12,11 +12,19 @@ from dra_driver.model import quantities, request_policies, slices
 Amounts = Mapping[str, quantities.Quantity]
 
 
+class Taken(dict[str, quantities.Quantity]):
+    """What a request takes of each capacity of a device; `exact` is the same to compute with."""
+
+    def __init__(self, amounts: Amounts) -> None:
+        super().__init__(amounts)
+        self.exact: usage.Amounts = {name: amount.exact for name, amount in amounts.items()}
+
+
 class Misfit(Exception):  # noqa: N818 - an answer, not an error
     """The device is not for the request, however much of it is free; the text says why."""
 
 
-def consumption(device: slices.Device, driver: str, requested: Amounts) -> Amounts:
+def consumption(device: slices.Device, driver: str, requested: Amounts) -> Taken:
     """What a request takes of each capacity of a device, rounded as its policies say.
 
     Raises:
@@ -32,7 +40,7 @@ def consumption(device: slices.Device, driver: str, requested: Amounts) -> Amoun
         if policy is not None and not _is_allowed(amount, policy):
             raise Misfit(f"{name} {amount} is not an amount that can be had")
         taken[name] = amount
-    return taken
+    return Taken(taken)
 
 
 class Names:
@@ -53,12 +61,21 @@ class Names:
         return any(_full(name, driver) in names for driver, names in self._full.items())
 
 
-def has_room(device: slices.Device, taken: Amounts, *used: usage.Amounts) -> bool:
-    """Whether the device has `taken` left, beside what others use."""
-    return not any(_left(device, name, used) < amount.exact for name, amount in taken.items())
+def room(device: slices.Device, used: usage.Amounts) -> dict[str, quantities.Amount]:
+    """What of each capacity of a device is left beside what others use."""
+    return {name: _left(device, name, (used,)) for name in device.capacity}
 
 
-def describe_lack(device: slices.Device, taken: Amounts, used: usage.Amounts) -> str:
+def has_room(left: usage.Amounts, taken: Taken) -> bool:
+    """Whether that much is left."""
+    # Written out: a search asks this for each device that it looks at.
+    for name, amount in taken.exact.items():  # noqa: SIM110 - as above
+        if left[name] < amount:
+            return False
+    return True
+
+
+def describe_lack(device: slices.Device, taken: Taken, used: usage.Amounts) -> str:
     """The first capacity that is short: `memory 8Gi left < 16Gi`."""
     for name, amount in taken.items():
         left = _left(device, name, (used,))

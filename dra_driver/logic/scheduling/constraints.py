@@ -36,25 +36,25 @@ class Attribute:
 
     def take(self, request: str, candidate: candidacy.Candidate) -> bool:
         """Add the device; False, and nothing added, if it has no value or the wrong one."""
-        values = _values(candidate, self._constraint.attribute)
-        if values is None:
+        found = values(candidate, self._constraint.attribute)
+        if found is None:
             return False
         if self._constraint.distinct:
-            if any(values & known for known in self._known()):
+            if any(found & known for known in self._known()):
                 return False
         elif self._taken:
-            values = values & self._common()
-            if not values:
+            found = found & self._common()
+            if not found:
                 return False
-        self._add(request, values)
+        self._add(request, found)
         return True
 
     def put_back(self, request: str) -> None:  # noqa: ARG002 - as released it matters
         """Take the device that was added last, for this request, back out."""
         self._taken.pop()
 
-    def _add(self, request: str, values: _Values) -> None:  # noqa: ARG002 - as released it matters
-        self._taken.append(values)
+    def _add(self, request: str, found: _Values) -> None:  # noqa: ARG002 - as released it matters
+        self._taken.append(found)
 
     def _known(self) -> Iterable[_Values]:
         """What distinct values must not be among."""
@@ -83,9 +83,9 @@ class Forgetful(Attribute):
         if self._taken:
             self._taken[-1] = last
 
-    def _add(self, request: str, values: _Values) -> None:
-        super()._add(request, values)
-        self._by_request[request.partition("/")[0]] = values
+    def _add(self, request: str, found: _Values) -> None:
+        super()._add(request, found)
+        self._by_request[request.partition("/")[0]] = found
 
     def _known(self) -> Iterable[_Values]:
         return self._by_request.values() if self._taken else ()
@@ -96,7 +96,8 @@ def of(constraint: claims.Constraint, behaviour: emulation.Emulation) -> Attribu
     return Forgetful(constraint) if behaviour.distinct_forgets else Attribute(constraint)
 
 
-def _values(candidate: candidacy.Candidate, attribute: str) -> _Values | None:
+def values(candidate: candidacy.Candidate, attribute: str) -> _Values | None:
+    """What a device has of an attribute, by its full name; None if it has not."""
     value = lookup(candidate.device, candidate.id.driver, attribute)
     if value is None:
         return None

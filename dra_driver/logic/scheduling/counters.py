@@ -36,9 +36,13 @@ class Counters:
         if not candidate.consumes:
             return True
         left = self._of(candidate)
-        return self._key(candidate) not in self._overdrawn and all(
-            amount <= left.get(name, amount) for name, amount in candidate.consumes.items()
-        )
+        if self._overdrawn and self._key(candidate) in self._overdrawn:
+            return False
+        # Written out: a search asks this for each device that it looks at.
+        for name, amount in candidate.consumes.items():  # noqa: SIM110 - as above
+            if left.get(name, amount) < amount:
+                return False
+        return True
 
     def take(self, candidate: candidacy.Candidate) -> bool:
         """Consume what the device needs; False, and nothing consumed, if that is not left."""

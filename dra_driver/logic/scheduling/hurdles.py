@@ -58,7 +58,7 @@ def unselected(
     return None if candidate.is_on(node) else Hurdle(Kind.NODE)
 
 
-def share(want: demand.Want, candidate: candidacy.Candidate) -> capacities.Amounts | Hurdle:
+def share(want: demand.Want, candidate: candidacy.Candidate) -> capacities.Taken | Hurdle:
     """What the request takes of each capacity of a device; empty where it takes the whole device.
 
     A hurdle where that is more than the device has even if nobody uses it.
@@ -107,4 +107,4 @@ def _first_false(
     return None
 
 
-_WHOLE: capacities.Amounts = {}
+_WHOLE = capacities.Taken({})

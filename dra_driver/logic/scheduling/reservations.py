@@ -46,7 +46,8 @@ class Reservations:
         }
         self._counters = counters.Counters(seen, in_use, behaviour)
         self._taken: collections.Counter[candidacy.Candidate] = collections.Counter()
-        self._shares: dict[candidacy.Candidate, list[capacities.Amounts]] = {}
+        self._shares: dict[candidacy.Candidate, list[capacities.Taken]] = {}
+        self._room: dict[candidacy.Candidate, dict[str, quantities.Amount]] = {}
         self._drawn: dict[candidacy.Candidate, dict[str, quantities.Amount]] = {}
 
     def needs(self, want: demand.Want) -> bool:
@@ -57,21 +58,27 @@ class Reservations:
         """Whether the device, as a whole, is with somebody else."""
         if want.spec.admin_access:
             return False
+        return candidate in self._taken or self.is_held(want, candidate)
+
+    def is_held(self, want: demand.Want, candidate: candidacy.Candidate) -> bool:
+        """Whether that is so before anything is taken."""
         held = self._held.get(candidate)
-        if held is not None and (held.whole or self._is_barred(want, candidate, held)):
-            return True
-        return candidate in self._taken
+        return (
+            held is not None
+            and not want.spec.admin_access
+            and bool(held.whole or self._is_barred(want, candidate, held))
+        )
 
     def has_room(
-        self, want: demand.Want, candidate: candidacy.Candidate, taken: capacities.Amounts
+        self, want: demand.Want, candidate: candidacy.Candidate, taken: capacities.Taken
     ) -> bool:
         """Whether the device has that much left of its capacities."""
         if not candidate.shareable or not self.needs(want):
             return True
-        return capacities.has_room(candidate.device, taken, *self._used(candidate))
+        return capacities.has_room(self._room_of(candidate), taken)
 
     def refusal(
-        self, want: demand.Want, candidate: candidacy.Candidate, taken: capacities.Amounts
+        self, want: demand.Want, candidate: candidacy.Candidate, taken: capacities.Taken
     ) -> tuple[Refusal, str] | None:
         """Why the device cannot be had beside what is in use and taken, with the detail."""
         if self.is_in_use(want, candidate):
@@ -100,16 +107,17 @@ class Reservations:
         self._counters.put_back(candidate)
 
     def take(
-        self, want: demand.Want, candidate: candidacy.Candidate, taken: capacities.Amounts
+        self, want: demand.Want, candidate: candidacy.Candidate, taken: capacities.Taken
     ) -> None:
         """Take the device or, of one that can be shared, that much."""
         if not self.needs(want):
             return
         if candidate.shareable:
             self._shares.setdefault(candidate, []).append(taken)
-            drawn = self._drawn.setdefault(candidate, {})
-            for name, amount in taken.items():
-                drawn[name] = drawn.get(name, 0) + amount.exact
+            room, drawn = self._room_of(candidate), self._drawn.setdefault(candidate, {})
+            for name, amount in taken.exact.items():
+                room[name] -= amount
+                drawn[name] = drawn.get(name, 0) + amount
         else:
             self._taken[candidate] += 1
 
@@ -143,7 +151,7 @@ class Reservations:
             wanted = capacities.consumption(candidate.device, candidate.id.driver, want.capacity)
         except capacities.Misfit:
             return False
-        return not capacities.has_room(candidate.device, wanted, held.consumed)
+        return not capacities.has_room(capacities.room(candidate.device, held.consumed), wanted)
 
     def _is_shared(self, candidate: candidacy.Candidate) -> bool:
         """Whether the counters of a device that can be shared are taken already."""
@@ -153,21 +161,19 @@ class Reservations:
             return candidate in self._drawn or bool(held is not None and held.consumed)
         return candidate in self._shares or (held is not None and held.shares > 0)
 
-    def _draw_back(self, candidate: candidacy.Candidate, taken: capacities.Amounts) -> None:
-        """Undo what one share drew; one that drew nothing is not undone, as released."""
-        drawn = self._drawn.get(candidate)
-        if drawn is None or not taken:
-            return
-        for name, amount in taken.items():
-            drawn[name] -= amount.exact
-        if not any(drawn.values()):
+    def _draw_back(self, candidate: candidacy.Candidate, taken: capacities.Taken) -> None:
+        """Undo what one share drew. As released, one that drew nothing stays counted."""
+        room, drawn = self._room[candidate], self._drawn.get(candidate)
+        for name, amount in taken.exact.items():
+            room[name] += amount
+            if drawn is not None:
+                drawn[name] -= amount
+        if taken and drawn is not None and not any(drawn.values()):
             del self._drawn[candidate]
 
-    def _used(self, candidate: candidacy.Candidate) -> list[usage.Amounts]:
-        held = self._held.get(candidate)
-        used = [] if held is None else [held.consumed]
-        used += [
-            {name: amount.exact for name, amount in share.items()}
-            for share in self._shares.get(candidate, ())
-        ]
-        return used
+    def _room_of(self, candidate: candidacy.Candidate) -> dict[str, quantities.Amount]:
+        """What of each capacity is left, beside what others hold and the search has taken."""
+        if candidate not in self._room:
+            used = self._held.get(candidate, usage.Held()).consumed
+            self._room[candidate] = capacities.room(candidate.device, used)
+        return self._room[candidate]

@@ -99,10 +99,13 @@ def test_a_bare_name_is_one_of_the_driver(published, asked, known):
             capacities.consumption(offered, DRIVER, requested)
 
 
-def test_room_is_what_all_others_together_leave():
+def test_room_is_what_others_leave():
     offered = device("d", capacity={"memory": "10Gi", "cores": "4"})
-    amounts = {"memory": quantities.parse("4Gi"), "cores": quantities.parse("1")}
+    amounts = capacities.Taken(
+        {n: quantities.parse(v) for n, v in [("memory", "4Gi"), ("cores", "1")]}
+    )
     gi = 2**30
-    assert capacities.has_room(offered, amounts, {"memory": 3 * gi}, {"memory": 3 * gi})
-    assert not capacities.has_room(offered, amounts, {"memory": 3 * gi}, {"memory": 3 * gi + 1})
-    assert not capacities.has_room(offered, amounts, {"cores": 4})
+    assert capacities.room(offered, {"memory": 6 * gi}) == {"memory": 4 * gi, "cores": 4}
+    assert capacities.has_room(capacities.room(offered, {"memory": 6 * gi}), amounts)
+    assert not capacities.has_room(capacities.room(offered, {"memory": 6 * gi + 1}), amounts)
+    assert not capacities.has_room(capacities.room(offered, {"cores": 4}), amounts)
