@@ -25,7 +25,7 @@ from dra_driver.model import claims, nodes
 
 _SHORT = 500
 """Steps of a search that is over before it pays to prepare anything."""
-MAX_STEPS = 5_000_000
+MAX_STEPS = 10_000_000
 """Devices looked at in one search. The real scheduler stops after 10 seconds instead, in which it
 looks at about as many."""
 
