@@ -100,7 +100,8 @@ def dra_server(
     """A server for prepare and unprepare, in every version, from one handler; and for health."""
     server = grpc_server.Server(path)
     if health is not None:
-        server.add(dra_protocol.HEALTH_SERVICE, {"NodeWatchResources": _watch(health)})
+        for service in dra_protocol.HEALTH_SERVICES:
+            server.add(service, {"NodeWatchResources": _watch(health)})
     for version, messages in dra_protocol.dra.items():
         server.add(f"{dra_protocol.DRA_PACKAGES[version]}.DRAPlugin", _dra(handler, messages))
     probed = _dra(handler, dra_protocol.dra[PROBE_VERSION])

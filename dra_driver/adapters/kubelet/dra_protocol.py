@@ -1,7 +1,7 @@
 """The protobuf messages of plugin registration and of the DRA plugin service.
 
-Source: Kubernetes 1.36, `staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto` and
-`.../dra/{v1,v1beta1}/api.proto`, `.../dra-health/v1alpha1/api.proto`. The messages are few and
+Source: Kubernetes 1.37, `staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto` and
+`.../dra/{v1,v1beta1}/api.proto`, `.../dra-health/{v1,v1alpha1}/api.proto`. The messages are few and
 frozen, so they are built here from a table at import; no generated code has to match the protobuf
 runtime.
 """
@@ -19,8 +19,12 @@ DRA_PACKAGES = {
 
 PROBE_SERVICE = "dra_driver.probe.DRAPlugin"
 """Our own: the methods of `v1.DRAPlugin`, for probes, which must not wait behind claims."""
-HEALTH_SERVICE = "v1alpha1.DRAResourceHealth"
-"""As GetInfo advertises it, and as it is called: its proto package has no longer name."""
+HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+"""As GetInfo advertises them, and as they are called: their proto packages have no longer names.
+
+Their messages are the same. A kubelet before 1.37 knows v1alpha1 alone, and opens it whether it is
+advertised or not; from 1.37 on one opens what is advertised, v1 first.
+"""
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _STRING, _MESSAGE = _Field.TYPE_STRING, _Field.TYPE_MESSAGE
@@ -121,7 +125,7 @@ def _add_field(
 
 
 registration = Messages("pluginregistration", _REGISTRATION)
-health = Messages("v1alpha1", _HEALTH)
+health = Messages("v1", _HEALTH)
 
 dra = {
     version: Messages(

@@ -52,7 +52,7 @@ class KubeletPlugin:
             dra_grpc.PluginInfo(
                 config.driver_name,
                 str(config.service_socket),
-                (*dra_protocol.DRA_PACKAGES, dra_protocol.HEALTH_SERVICE),
+                (*dra_protocol.DRA_PACKAGES, *dra_protocol.HEALTH_SERVICES),
             ),
             self._on_registration,
         )

@@ -25,7 +25,12 @@ def test_get_info_tells_the_kubelet_what_it_needs(plugin, machine):
         assert registration.get_info(api_cluster.DEADLINE) == dra_grpc.PluginInfo(
             name="gpu.nvidia.com",
             endpoint=str(machine.kubelet / "plugins/gpu.nvidia.com/dra.sock"),
-            versions=("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"),
+            versions=(
+                "v1.DRAPlugin",
+                "v1beta1.DRAPlugin",
+                "v1.DRAResourceHealth",
+                "v1alpha1.DRAResourceHealth",
+            ),
             type="DRAPlugin",
         )
 
@@ -49,11 +54,27 @@ def test_a_call_without_claims_does_no_harm(kubelet):
     kubelet.unprepare()
 
 
-def test_the_kubelet_hears_of_a_gpu_that_falls_off_the_bus_and_comes_back(own_plugin, own_machine):
+def opened_by_1_36(_advertised):
+    """It asks every plugin, whatever that advertises."""
+    return "v1alpha1.DRAResourceHealth"
+
+
+def opened_by_1_37(advertised):
+    """It asks for what is advertised, v1 first."""
+    known = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+    return next(service for service in known if service in advertised)
+
+
+@pytest.mark.parametrize("opened", [opened_by_1_36, opened_by_1_37])
+def test_the_kubelet_hears_of_a_gpu_that_falls_off_the_bus_and_comes_back(
+    own_plugin, own_machine, opened
+):
     plugin = own_plugin().start()
+    with plugin.registration() as registration:
+        service = opened(registration.get_info(api_cluster.DEADLINE).versions)
     with grpc.insecure_channel(f"unix:{plugin.service_socket}") as channel:
         watch = channel.unary_stream(
-            "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+            f"/{service}/NodeWatchResources",
             response_deserializer=dra_protocol.health.NodeWatchResourcesResponse.FromString,
         )
         stream = watch(b"", timeout=api_cluster.DEADLINE)

@@ -14,7 +14,9 @@ from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
 from dra_driver.apps.telling import device_health
 
 MESSAGES = dra_protocol.health
-METHOD = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
+V1, V1ALPHA1 = (
+    f"/{version}.DRAResourceHealth/NodeWatchResources" for version in ("v1", "v1alpha1")
+)
 
 
 class Nobody:
@@ -45,11 +47,11 @@ def served(path, **options):
 
 
 @contextlib.contextmanager
-def watching(path):
+def watching(path, method=V1):
     """What the kubelet hears, message by message."""
     with grpc.insecure_channel(f"unix:{path}") as channel:
         watch = channel.unary_stream(
-            METHOD,
+            method,
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=MESSAGES.NodeWatchResourcesResponse.FromString,
         )
@@ -67,8 +69,9 @@ def heard(call):
     ]
 
 
-def test_all_devices_are_told_at_once_and_again_when_one_changes(path):
-    with served(path) as health, watching(path) as call:
+@pytest.mark.parametrize("method", [V1, V1ALPHA1])
+def test_all_devices_are_told_at_once_and_again_when_one_changes(path, method):
+    with served(path) as health, watching(path, method) as call:
         health.say({"gpu-0": None, "gpu-1": None})
         assert heard(call) == [("node-1", "gpu-0", 1, ""), ("node-1", "gpu-1", 1, "")]
 
