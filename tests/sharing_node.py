@@ -280,4 +280,5 @@ def kill(process):
 
 
 def _all_are_buried():
-    return all(child.poll() is not None for child in mps_local._children.values())
+    started = [*mps_local._children.values(), *mps_local._leaving]
+    return all(child.poll() is not None for child in started)

@@ -4,6 +4,7 @@ What runs is the supervisor, `dra-driver mps-daemon`. It says by itself who it i
 directory, so that nobody else needs to remember.
 """
 
+import contextlib
 import enum
 import os
 import pathlib
@@ -28,6 +29,8 @@ _LAST_LINES = 3
 
 _children: "dict[str, subprocess.Popen[bytes]]" = {}
 """Supervisors that this process started last, by directory."""
+_leaving: "list[subprocess.Popen[bytes]]" = []
+"""Those of daemons that were removed, until this process has taken note of their end."""
 
 
 class State(enum.StrEnum):
@@ -190,7 +193,9 @@ class LocalLauncher:
             errors.Retryable: something in its directory cannot be removed.
         """
         mps_domain.Domain(pathlib.Path(daemon.directory)).remove()
-        _children.pop(daemon.directory, None)
+        if (child := _children.pop(daemon.directory, None)) is not None:
+            _leaving.append(child)
+        _reap()
 
     def stop(self, daemon: mps.Daemon, kindly: float = STOP_SECONDS) -> None:
         """All of that, one after the other.
@@ -261,3 +266,7 @@ def _reap() -> None:
     """Take note of the end of processes that this one started."""
     for child in list(_children.values()):
         child.poll()
+    for child in list(_leaving):
+        if child.poll() is not None:
+            with contextlib.suppress(ValueError):  # Another thread did the same.
+                _leaving.remove(child)

@@ -22,6 +22,7 @@ _LOOP = re.compile(r"\.\s*(all|exists|existsOne|exists_one|map|filter|transform\
 _GPU, _MIG = sharing.DeviceType.GPU, sharing.DeviceType.MIG
 _RESOURCE_DOMAIN = "resource.kubernetes.io"
 _PCIE_ROOT = f"{_RESOURCE_DOMAIN}/pcieRoot"
+_NUMA_NODE = f"{_RESOURCE_DOMAIN}/numaNode"
 _SLICES = tuple(f"memorySlice{number}" for number in range(8))
 
 ALWAYS: Mapping[sharing.DeviceType, Mapping[str, slices.AttributeValue]] = {
@@ -59,6 +60,7 @@ OPTIONAL: Mapping[str, slices.AttributeValue] = {
     "uuid": "MIG-0",
     "addressingMode": "HMM",
     "numaNode": 0,
+    _NUMA_NODE: 0,
     _PCIE_ROOT: "pci0000:3a",
     "enforcement": "MPS",
 }

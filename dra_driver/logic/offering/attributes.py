@@ -1,7 +1,7 @@
 """What a GPU looks like in a ResourceSlice: names, types and absences as the peer's.
 
-Names without a domain belong to the driver that publishes them. NUMA is one of these: Kubernetes
-1.36 has no standard name for it.
+Names without a domain belong to the driver that publishes them. NUMA has such a name and, since
+Kubernetes 1.37, a standard one (KEP-6072), by which devices of several drivers are aligned.
 """
 
 import re
@@ -13,6 +13,7 @@ from dra_driver.model import devices, mig, quantities, slices, versions
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 MAX_VALUE_LENGTH = 64
 """Bytes that the API server accepts in a string or version attribute; it refuses the whole slice
@@ -115,6 +116,7 @@ def _card_facts(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
         "numaNode": gpu.numa_node,
         PCI_BUS_ID: gpu.pci_address,
         PCIE_ROOT: gpu.pcie_root,
+        NUMA_NODE: gpu.numa_node,
     }
 
 

@@ -304,6 +304,20 @@ def test_a_supervisor_whose_description_was_taken_away_does_not_start(scene):
     assert "no MPS daemon wanted" in done.stderr
 
 
+def test_a_supervisor_that_outlives_the_removal_of_its_daemon_leaves_no_zombie(scene, monkeypatch):
+    daemon, gate = scene.daemon(), scene.root / "gate"
+    late = subprocess.Popen(["/bin/sh", "-c", f"until test -e {gate}; do sleep 0.01; done"])
+    monkeypatch.setattr(mps_local, "_children", {daemon.directory: late})
+    launcher = scene.launcher()
+
+    launcher.remove(daemon)
+    assert late in mps_local._leaving
+
+    gate.touch()
+    polling.until(lambda: launcher.state(daemon) is ABSENT and late not in mps_local._leaving)
+    assert late.returncode == 0
+
+
 def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene, monkeypatch):
     daemon = scene.daemon()
     gate = scene.root / "gate"

@@ -80,7 +80,7 @@ def test_a_real_gpu_has_the_attributes_of_the_recorded_one():
     device = attributes.device(gpu)
 
     versions_of_driver = {"driverVersion", "cudaDriverVersion"}
-    place = {"numaNode", "resource.kubernetes.io/pcieRoot"}
+    place = {"numaNode", attributes.NUMA_NODE, "resource.kubernetes.io/pcieRoot"}
     assert _without(device.attributes, IDENTITY | versions_of_driver | place) == _without(
         H100, IDENTITY | versions_of_driver
     )
@@ -114,7 +114,7 @@ def test_the_place_of_a_gpu_is_told(tmp_path):
     assert told["numaNode"] == 1
     assert told["resource.kubernetes.io/pcieRoot"] == "pci0000:05"
     assert told["resource.kubernetes.io/pciBusID"] == "0000:07:00.0"
-    assert "resource.kubernetes.io/numaNode" not in told
+    assert told["resource.kubernetes.io/numaNode"] == 1
 
 
 def test_what_is_not_known_is_left_out():
@@ -133,7 +133,8 @@ def test_what_is_not_known_is_left_out():
 
 
 def test_numa_node_zero_is_a_node():
-    assert attributes.device(dataclasses.replace(GPU, numa_node=0)).attributes["numaNode"] == 0
+    told = attributes.device(dataclasses.replace(GPU, numa_node=0)).attributes
+    assert (told["numaNode"], told["resource.kubernetes.io/numaNode"]) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ CARD_FACTS = {
     "driverVersion": slices.Version("580.159.4"),
     "addressingMode": "None",
     "numaNode": 0,
+    "resource.kubernetes.io/numaNode": 0,
     "resource.kubernetes.io/pciBusID": H100.pci_address,
     "resource.kubernetes.io/pcieRoot": "pci0000:04",
 }
@@ -92,7 +93,7 @@ def test_no_partition_has_more_attributes_and_capacities_than_the_server_takes()
     assert len(whole.attributes) + len(whole.capacity) <= 32
 
 
-@pytest.mark.parametrize(("number", "told"), [(9, True), (10, False), (12, False)])
+@pytest.mark.parametrize(("number", "told"), [(8, True), (9, False), (12, False)])
 def test_memory_slices_that_are_too_many_for_the_server_are_told_by_place_alone(number, told):
     # An RTX PRO 6000 has twelve, and its 4g.96gb takes them all.
     place = mig.Placement(0, number)
@@ -100,7 +101,7 @@ def test_memory_slices_that_are_too_many_for_the_server_are_told_by_place_alone(
     spot = mig.Spot(profile.id, place)
     found = mig.Instance(7, spot, 0, mig.MigUuid("MIG-1"))
     device = attributes.partition(devices.Offer(H100, profile, spot, found))
-    assert len(device.attributes) + len(device.capacity) == 32 - 9 + (9 if told else 0)
+    assert len(device.attributes) + len(device.capacity) == 32 - 8 + (8 if told else 0)
     assert ("memorySlice0" in device.capacity) is told
     assert (device.attributes["placementStart"], device.attributes["memorySlices"]) == (0, number)
 
@@ -127,7 +128,8 @@ def test_facts_that_are_not_known_of_the_gpu_are_left_out_of_its_partitions():
     )
     told = attributes.partition(offer("1g.10gb", 0, gpu=bare)).attributes
     assert CARD_FACTS.keys() - told.keys() == {
-        "brand", "numaNode", "resource.kubernetes.io/pcieRoot", "driverVersion",
+        "brand", "numaNode", "resource.kubernetes.io/numaNode", "resource.kubernetes.io/pcieRoot",
+        "driverVersion",
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ KNOWN = (
         ("computeCapability", ("cudaComputeCapability",)),
         ("vram", ("memory",)),
         ("gpumem", ("memory",)),
-        ("numa", ("numaNode",)),
+        ("numa", ("numaNode", attributes.NUMA_NODE)),
         ("pcieBusID", (attributes.PCI_BUS_ID,)),
         ("pciRoot", (attributes.PCIE_ROOT,)),
         ("migProfile", ("profile",)),
@@ -43,7 +43,7 @@ def test_what_other_drivers_write_is_translated(written, meant):
     ("written", "meant"),
     [
         ("PRODUCTNAME", ("productName",)),
-        ("numa_node", ("numaNode",)),
+        ("numa_node", ("numaNode", attributes.NUMA_NODE)),
         ("gpu.nvidia.com/pcieRoot", (attributes.PCIE_ROOT,)),
         ("productNmae", ("productName",)),
         ("addressingMod", ("addressingMode",)),
