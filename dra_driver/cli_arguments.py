@@ -87,8 +87,8 @@ def demo(commands: Commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--emulate",
         metavar="RELEASE",
-        help="allocate devices with the known defects of a Kubernetes release: 1.36.2, 1.37, "
-        "1.38. Default: without them",
+        help="behave as a Kubernetes release, with its known defects in allocating devices and "
+        "its API version: 1.36.2, 1.37, 1.38. Default: as 1.36, its defects mended",
     )
     return parser
 

@@ -79,6 +79,8 @@ def wait_published(cluster, count):
         (35, ("v1",), (), PLAIN),
         (35, ("v1",), (COUNTERS,), SPLIT),
         (36, ("v1",), (), SPLIT),
+        (37, ("v1",), (), SPLIT),
+        (38, ("v1",), (), SPLIT),
     ],
 )
 def test_partitions_are_offered_where_their_counters_are_kept(
@@ -103,6 +105,8 @@ def test_partitions_are_offered_where_their_counters_are_kept(
         (35, ("v1",), (), False),
         (35, ("v1",), (SHARES,), True),
         (36, ("v1",), (), True),
+        (37, ("v1",), (), True),
+        (38, ("v1",), (), True),
     ],
 )
 def test_where_shares_are_not_kept_a_device_goes_to_one_claim_and_that_is_said(
@@ -124,7 +128,7 @@ def test_where_shares_are_not_kept_a_device_goes_to_one_claim_and_that_is_said(
 
 @pytest.mark.parametrize(
     ("minor", "versions", "expected"),
-    [(32, BETA, False), (33, BOTH, True), (34, ("v1",), True), (36, ("v1",), True)],
+    [(32, BETA, False), (33, BOTH, True), (34, ("v1",), True), (36, ("v1",), True), (38, ("v1",), True)],
 )
 def test_what_became_of_a_claim_is_in_its_status_where_that_is_kept(
     scene, minor, versions, expected

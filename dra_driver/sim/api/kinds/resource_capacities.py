@@ -12,16 +12,43 @@ Json = dict[str, Any]
 Quantity = quantities.Quantity
 
 _MAX_VALID_VALUES = 10
+_AMOUNTS_SINCE = 37
+"""The minor version of Kubernetes from which on the amounts of a policy have limits of their own:
+kubernetes/kubernetes#140666, #139698, #140442. Fractions in ranges are behind the gate
+DRAFractionalCapacityRange, which is off."""
+_MOST = 2**63 - 1
 
 
-def validate(capacity: Json, path: str, *, multiple: bool) -> fields.Errors:
-    """What is wrong with a capacity; `multiple`: its device can be allocated several times."""
+def validate(capacity: Json, path: str, *, multiple: bool, minor: int) -> fields.Errors:
+    """What is wrong with a capacity in Kubernetes 1.`minor`.
+
+    `multiple`: its device can be allocated several times.
+    """
     policy, place = capacity.get("requestPolicy"), f"{path}.requestPolicy"
     if policy is None:
         return []
     if not multiple:
         return [fields.forbidden(place, "allowMultipleAllocations must be true")]
+    if minor >= _AMOUNTS_SINCE and (found := _amount_errors(policy, place)):
+        return found
     return _policy_errors(policy, quantities.parse(capacity.get("value", "0")), place)
+
+
+def _amount_errors(policy: Json, place: str) -> fields.Errors:
+    found = []
+    limits = policy.get("validRange") or {}
+    told = {f"{place}.validRange.{name}": limits.get(name) for name in ("min", "max", "step")}
+    for path, text in {f"{place}.default": policy.get("default"), **told}.items():
+        if text is None:
+            continue
+        amount = quantities.parse(text).amount
+        if not 0 <= amount <= _MOST:
+            found.append(fields.invalid(path, text, f"must be between 0 and {_MOST}"))
+        elif path.endswith(".step") and amount == 0:
+            found.append(fields.invalid(path, text, "must be greater than zero"))
+        elif path in told and amount.denominator != 1:
+            found.append(fields.invalid(path, text, "must be a whole number"))
+    return found
 
 
 def _policy_errors(policy: Json, whole: Quantity, place: str) -> fields.Errors:

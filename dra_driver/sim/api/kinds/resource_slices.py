@@ -66,6 +66,7 @@ def _validate(write: strategies.Write) -> fields.Errors:
         before=before,
         per_device=bool(spec.get("perDeviceNodeSelection")),
         most_consumptions=None if combined else _MAX_COUNTER_CONSUMPTIONS,
+        minor=write.around.minor,
     )
     advanced = not combined and any(map(_is_advanced, devices))
     limit = _MAX_DEVICES_WITH_ADVANCED_FEATURES if advanced else _MAX_DEVICES
@@ -207,6 +208,7 @@ def _device_errors(
     before: dict[str | None, Json],
     per_device: bool,
     most_consumptions: int | None,
+    minor: int,
 ) -> fields.Errors:
     old = before.get(device.get("name"))
     found = [
@@ -229,7 +231,7 @@ def _device_errors(
             None,
             f"{path}.capacity",
             key=syntax.qualified_name,
-            value=functools.partial(resource_capacities.validate, multiple=multiple),
+            value=functools.partial(resource_capacities.validate, multiple=multiple, minor=minor),
             longest_key=syntax.LONGEST_QUALIFIED_NAME,
         )
     if old is None or old.get("taints") != device.get("taints"):

@@ -1,5 +1,6 @@
 """Every limit of the table for capacity that several claims can share."""
 
+import api_objects
 import pytest
 from api_objects import SLICES, changed, device, resource_slice
 
@@ -203,3 +204,33 @@ def test_a_policy_without_a_default_says_so(shared_api):
         "value": "80Gi",
         "requestPolicy": {"default": None},
     }
+
+
+SINCE_1_37 = {
+    "steps down": ({"min": "1Gi", "step": "-1Gi"}, "step", "-1Gi", "must be between 0 and 92"),
+    "no step at all": ({"min": "1Gi", "step": "0"}, "step", "0", "must be greater than zero"),
+    "a minimum below zero": ({"min": "-1", "step": "1Gi"}, "min", "-1", "must be between 0 and"),
+    "a part of one": ({"min": "500m"}, "min", "500m", "must be a whole number"),
+}
+
+
+@pytest.mark.parametrize(("limits", "name", "value", "detail"), SINCE_1_37.values(), ids=SINCE_1_37)
+def test_from_1_37_on_the_amounts_of_a_range_are_whole_and_not_negative(
+    limits, name, value, detail
+):
+    body = changed(shared_device(default="2Gi", validRange=limits), "metadata.generateName", "s-")
+    with api_objects.Api(kubernetes_version="v1.37.0") as api:
+        answer = api.send("POST", SLICES, body)
+
+    assert answer.status == 422
+    path = f"spec.devices[0].capacity[memory].requestPolicy.validRange.{name}"
+    [told] = answer.body["details"]["causes"]
+    assert told["field"] == path
+    assert f'"{value}": {detail}' in told["message"]
+
+
+@pytest.mark.parametrize(("minor", "status"), [(36, 201), (37, 422), (38, 422)])
+def test_the_release_decides_on_a_default_below_zero(minor, status):
+    body = changed(shared_device(default="-1"), "metadata.generateName", "slice-")
+    with api_objects.Api(kubernetes_version=f"v1.{minor}.0") as api:
+        assert api.send("POST", SLICES, body).status == status
