@@ -128,7 +128,13 @@ def test_where_shares_are_not_kept_a_device_goes_to_one_claim_and_that_is_said(
 
 @pytest.mark.parametrize(
     ("minor", "versions", "expected"),
-    [(32, BETA, False), (33, BOTH, True), (34, ("v1",), True), (36, ("v1",), True), (38, ("v1",), True)],
+    [
+        (32, BETA, False),
+        (33, BOTH, True),
+        (34, ("v1",), True),
+        (36, ("v1",), True),
+        (38, ("v1",), True),
+    ],
 )
 def test_what_became_of_a_claim_is_in_its_status_where_that_is_kept(
     scene, minor, versions, expected
