@@ -310,12 +310,16 @@ def test_a_supervisor_that_outlives_the_removal_of_its_daemon_leaves_no_zombie(s
     monkeypatch.setattr(mps_local, "_children", {daemon.directory: late})
     launcher = scene.launcher()
 
-    launcher.remove(daemon)
-    assert late in mps_local._leaving
+    try:
+        launcher.remove(daemon)
+        assert late in mps_local._leaving
 
-    gate.touch()
-    polling.until(lambda: launcher.state(daemon) is ABSENT and late not in mps_local._leaving)
-    assert late.returncode == 0
+        gate.touch()
+        polling.until(lambda: launcher.state(daemon) is ABSENT and late not in mps_local._leaving)
+        assert late.returncode == 0
+    finally:
+        late.kill()
+        late.wait()
 
 
 def test_a_supervisor_that_could_not_yet_say_who_it_is_stays_the_only_one(scene, monkeypatch):
