@@ -158,13 +158,17 @@ def explain(commands: Commands) -> argparse.ArgumentParser:
             "other kinds (nodes, deviceclasses, pods, templates) may be in them too",
         )
     parser.add_argument("--output", choices=("table", "json"), default="table")
+    _add_release(parser)
+    return parser
+
+
+def _add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--emulate",
         metavar="RELEASE",
         help="decide as the scheduler of a Kubernetes release, with its known defects: 1.36.2, "
         "1.37, 1.38. Default: as that of the cluster; with saved files without defects",
     )
-    return parser
 
 
 def status(commands: Commands) -> argparse.ArgumentParser:

@@ -53,19 +53,11 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
 
 
 def _explained(options: Options, user_agent: str) -> list[explaining.Explanation]:
-    behaviour, server = emulation.of_release(options.emulate), ""
-    if options.saved:
-        stored = reading.saved(options.saved)
-    else:
-        stored, server = _cluster(options, user_agent)
+    if options.emulate is not None:
+        emulation.of_release(options.emulate)  # What is no release needs no cluster.
+    stored = reading.saved(options.saved) if options.saved else _cluster(options, user_agent)
     given = list(reading.objects(options.manifest, options.namespace)) if options.manifest else []
-    snapshot = snapshots.of([*stored, *given])
-    release = options.emulate or emulation.release_of(server)
-    if release is not None:
-        behaviour = emulation.of_release(release)
-        note = f"decided as by kube-scheduler {release}, with its known defects"
-        told = f"{note} (--emulate)" if options.emulate else f"{note} (the server is {server})"
-        snapshot = dataclasses.replace(snapshot, behaviour=behaviour, notes=(*snapshot.notes, told))
+    snapshot = _released(snapshots.of([*stored, *given]), options, user_agent)
     chosen: tuple[targets.Target, ...]
     if options.target is not None:
         chosen = (targets.named(snapshot, options.target, options.namespace),)
@@ -74,7 +66,22 @@ def _explained(options: Options, user_agent: str) -> list[explaining.Explanation
     return [explaining.explain(target, snapshot) for target in chosen]
 
 
-def _cluster(options: Options, user_agent: str) -> tuple[list[Json], str]:
+def _released(
+    snapshot: snapshots.Snapshot, options: Options, user_agent: str
+) -> snapshots.Snapshot:
+    """With the defects of the release that was named, or else of the cluster's."""
+    release, why = options.emulate, "--emulate"
+    if release is None and not options.saved:
+        server = reading.server_version(options.kubeconfig, user_agent=user_agent)
+        release, why = emulation.release_of(server), f"the server is {server}"
+    if release is None:
+        return snapshot
+    note = f"decided as by kube-scheduler {release}, with its known defects ({why})"
+    behaviour = emulation.of_release(release)
+    return dataclasses.replace(snapshot, behaviour=behaviour, notes=(*snapshot.notes, note))
+
+
+def _cluster(options: Options, user_agent: str) -> list[Json]:
     return reading.cluster(
         options.kubeconfig, reading.KINDS, command="explain", user_agent=user_agent
     )

@@ -30,18 +30,15 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 def cluster(
     kubeconfig: pathlib.Path | None, kinds: Iterable[str], *, command: str, user_agent: str
-) -> tuple[list[Json], str]:
-    """All objects of these kinds, normalized, and the version of the API server, as `v1.36.2`.
-
-    Without `kubeconfig`: as the pod's service account.
+) -> list[Json]:
+    """All objects of these kinds, normalized. Without `kubeconfig`: as the pod's service account.
 
     Raises:
         errors.DriverError: the API server cannot be reached, refuses, or is too old for `command`.
     """
     client = kube.Client(kubeconfig=kubeconfig, user_agent=user_agent)
     try:
-        bodies = [body for kind in kinds for body in _all(client, kind, command)]
-        return bodies, _version(client)
+        return [body for kind in kinds for body in _all(client, kind, command)]
     finally:
         client.close()
 
@@ -115,12 +112,15 @@ def _all(client: kube.Client, kind: str, command: str) -> Iterator[Json]:
         yield snapshots.normalized(body, STORED_NAMESPACE)
 
 
-def _version(client: kube.Client) -> str:
-    """Empty if the server does not tell: what it is asked for has been read all the same."""
+def server_version(kubeconfig: pathlib.Path | None, *, user_agent: str) -> str:
+    """What the API server says it is, as `v1.36.2`; empty if it does not tell."""
+    client = kube.Client(kubeconfig=kubeconfig, user_agent=user_agent)
     try:
         return str(client.get_path("/version").get("gitVersion", ""))
     except errors.DriverError:
         return ""
+    finally:
+        client.close()
 
 
 def _files(path: pathlib.Path) -> list[pathlib.Path]:

@@ -44,5 +44,4 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
 def _stored(options: Options, user_agent: str) -> list[reading.Json]:
     if options.saved:
         return [body for body in reading.saved(options.saved) if body["kind"] in _KINDS]
-    bodies, _ = reading.cluster(options.kubeconfig, _KINDS, command="status", user_agent=user_agent)
-    return bodies
+    return reading.cluster(options.kubeconfig, _KINDS, command="status", user_agent=user_agent)

@@ -32,8 +32,11 @@ def check(node: syntax.Node, *, lists: bool = True) -> None:
         syntax.Problem: with the position.
     """
     checker = _Checker(lists=lists)
-    found = checker.final(checker.kind(node, {"device": kinds.Type("Device")}))
-    checker.finish()
+    try:
+        found = checker.final(checker.kind(node, {"device": kinds.Type("Device")}))
+        checker.finish()
+    except unification.TooLargeError as error:
+        raise syntax.Problem("a list or a map of lists and maps is nested too deeply") from error
     if found not in {kinds.BOOL, kinds.DYN if lists else kinds.ANY}:
         raise syntax.Problem(f"must evaluate to bool, not {found}", node.start)
 
@@ -91,7 +94,7 @@ class _Checker:
                 for operand in operands:
                     self._expect(self.kind(operand, scope), operand.start, f"_{operator}_")
                 found = kinds.BOOL
-        self._kinds[id(node)] = found
+        self._kinds[id(node)] = unification.bounded(found)
         return found
 
     def _select(self, node: syntax.Select, scope: _Scope) -> kinds.Type:

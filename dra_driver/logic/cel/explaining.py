@@ -99,6 +99,8 @@ def _reads(answers: engine.Answers) -> Iterator[tuple[str, str]]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, slices.Version):
         return value.text
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)

@@ -21,6 +21,12 @@ class Type:
 
     name: str
     arguments: tuple["Type", ...] = ()
+    size: int = dataclasses.field(init=False, compare=False, repr=False)
+    """Of how many types it is made, itself included."""
+
+    def __post_init__(self) -> None:
+        """Count."""
+        object.__setattr__(self, "size", 1 + sum(inside.size for inside in self.arguments))
 
     def __str__(self) -> str:
         """As messages have it."""

@@ -4,6 +4,7 @@ Source: cel-go 0.26 `common/types/map.go`; which types of Go have no hash.
 """
 
 import datetime as dt
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -83,6 +84,8 @@ def hashed(value: Any) -> Hashable:
     Raises:
         HashError: values of its type have no hash.
     """
+    if isinstance(value, float) and math.isnan(value):
+        return object()  # It is equal to nothing, itself included.
     if type(value) in _WITHOUT_HASH:
         raise values.HashError(_WITHOUT_HASH[type(value)])
     if value is None or isinstance(value, _BY_VALUE):

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 
 from dra_driver.logic.cel import kinds
 
+LARGEST = 1000
+"""Types of which one may be made. A map of maps to maps doubles with each character or two."""
 _ANY_CONTENT = frozenset({"list", "map", "optional"})
 """Types of one name that fit each other if what is in them does."""
+
+
+class TooLargeError(Exception):
+    """A type is made of more than `LARGEST` others."""
 
 
 class Substitutions:
@@ -51,13 +57,17 @@ class Substitutions:
         return _more_general(first, second)
 
     def resolved(self, kind: kinds.Type, *, open_is_dyn: bool = False) -> kinds.Type:
-        """The type with what its variables stand for."""
+        """The type with what its variables stand for.
+
+        Raises:
+            TooLargeError: it is made of too many.
+        """
         if kind.name in self._known:
             return self.resolved(self._known[kind.name], open_is_dyn=open_is_dyn)
         if kind.is_variable:
             return kinds.DYN if open_is_dyn else kind
         inside = (self.resolved(item, open_is_dyn=open_is_dyn) for item in kind.arguments)
-        return kinds.Type(kind.name, tuple(inside))
+        return bounded(kinds.Type(kind.name, tuple(inside)))
 
     def _all_assignable(self, actual: Sequence[kinds.Type], expected: Sequence[kinds.Type]) -> bool:
         return len(actual) == len(expected) and all(map(self._assignable, actual, expected))
@@ -104,6 +114,17 @@ class Substitutions:
             known = self._known.get(within.name)
             return known is not None and self._occurs(variable, known)
         return any(self._occurs(variable, argument) for argument in within.arguments)
+
+
+def bounded(kind: kinds.Type) -> kinds.Type:
+    """The type.
+
+    Raises:
+        TooLargeError: it is made of more than `LARGEST` others.
+    """
+    if kind.size > LARGEST:
+        raise TooLargeError
+    return kind
 
 
 def _parameters(kind: kinds.Type) -> set[str]:

@@ -227,8 +227,8 @@ _ALONE: tuple[Callable[[_Trials], Iterator[Miss]], ...] = (
 )
 """How each of `change_kinds.KINDS` is tried and told where one change is enough."""
 
-_Value = tuple[type, slices.AttributeValue]
-"""With its type: 1 and true are different values."""
+_Value = tuple[type, slices.Scalar]
+"""With its type: 1 and true are different values. Of a list each value counts."""
 _Devices = dict[_Value, set[str]]
 
 
@@ -263,13 +263,12 @@ def _by_value(
     free: _Devices = collections.defaultdict(set)
     for want in _concerned(item, constraint):
         for fall in spot.falls[want]:
-            device, driver = fall.candidate.device, fall.candidate.id.driver
-            value = constraints.lookup(device, driver, constraint.attribute)
-            if value is None or fall.kind not in _MEANT:
+            if fall.kind not in _MEANT:
                 continue
-            total[type(value), value].add(f"{fall.candidate.id}")
-            if fall.kind is hurdles.Kind.FREE:
-                free[type(value), value].add(f"{fall.candidate.id}")
+            for value in constraints.values(fall.candidate, constraint.attribute) or ():
+                total[value].add(f"{fall.candidate.id}")
+                if fall.kind is hurdles.Kind.FREE:
+                    free[value].add(f"{fall.candidate.id}")
     return total, free
 
 

@@ -63,7 +63,7 @@ class Names:
 
 def room(device: slices.Device, used: usage.Amounts) -> dict[str, quantities.Amount]:
     """What of each capacity of a device is left beside what others use."""
-    return {name: _left(device, name, (used,)) for name in device.capacity}
+    return {name: _left(device, name, used) for name in device.capacity}
 
 
 def has_room(left: usage.Amounts, taken: Taken) -> bool:
@@ -78,7 +78,7 @@ def has_room(left: usage.Amounts, taken: Taken) -> bool:
 def describe_lack(device: slices.Device, taken: Taken, used: usage.Amounts) -> str:
     """The first capacity that is short: `memory 8Gi left < 16Gi`."""
     for name, amount in taken.items():
-        left = _left(device, name, (used,))
+        left = _left(device, name, used)
         if left < amount.exact:
             shown = quantities.of_amount(left, device.capacity[name].format)
             return f"{name} {shown} left < {amount}"
@@ -100,13 +100,13 @@ def short(
     for name, whole in device.capacity.items():
         asked = requested.get(own.get(name, name))
         wanted = _rounded(asked, whole, device.policies.get(name))
-        left = _left(device, name, (used,))
+        left = _left(device, name, used)
         if left < wanted.exact:
             yield own.get(name, name), quantities.of_amount(left, whole.format), wanted
 
 
-def _left(device: slices.Device, name: str, used: tuple[usage.Amounts, ...]) -> quantities.Amount:
-    return device.capacity[name].exact - sum(amounts.get(name, 0) for amounts in used)
+def _left(device: slices.Device, name: str, used: usage.Amounts) -> quantities.Amount:
+    return device.capacity[name].exact - used.get(name, 0)
 
 
 def _full(name: str, driver: str) -> str:

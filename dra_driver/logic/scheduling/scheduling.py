@@ -1,7 +1,7 @@
 """A pod and the cluster as it is -> a node with devices for all its claims, or why not."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver.logic.scheduling import (
     allocation,
@@ -83,23 +83,31 @@ class _Search:
     def place(self, pod: placing.Pod) -> Placement | Refusal:
         best: tuple[int, Placement] | None = None
         fitting = 0
-        for node in self._view.nodes:
-            if (reason := placing.obstacle(pod, node)) is not None:
-                self._verdicts[node.name] = reason
+        open_nodes = list(self._open(pod))
+        for number, node in enumerate(open_nodes, start=1):
+            if (outcome := self._fit(node)) is None:
                 continue
-            if best is not None and not self._prefers and not self._may_fail(node):
-                # Whether it fits as well makes no difference.
-                fitting += 1
-            elif (outcome := self._fit(node)) is not None:
-                fitting += 1
-                if best is None or outcome.score > best[0]:
-                    best = outcome.score, Placement(node.name, outcome.allocations or ())
-            if fitting >= _enough(len(self._view.nodes)):
+            fitting += 1
+            if best is None or outcome.score > best[0]:
+                best = outcome.score, Placement(node.name, outcome.allocations or ())
+            rest = open_nodes[number:]
+            if fitting >= _enough(len(self._view.nodes)) or (
+                # Whether others fit as well makes no difference, unless it leads to an error.
+                fitting == 1 and not self._prefers and not any(map(self._may_fail, rest))
+            ):
                 break
         if best is not None:
             return best[1]
         self._verdicts |= {node.name: self._shortfalls(node) for node in self._short}
         return Refusal(unschedulable.message(self._verdicts), frozenset(self._blocking))
+
+    def _open(self, pod: placing.Pod) -> Iterator[nodes.Node]:
+        """The nodes that may run the pod."""
+        for node in self._view.nodes:
+            if (reason := placing.obstacle(pod, node)) is None:
+                yield node
+            else:
+                self._verdicts[node.name] = reason
 
     def _fit(self, node: nodes.Node) -> allocation.Outcome | None:
         outcome = allocation.allocate(

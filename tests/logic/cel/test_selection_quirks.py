@@ -41,6 +41,7 @@ HOLDS = [
     f"cel.bind(x, {A}.nope, true)",
     # A map may have one key in two types; each finds its own, or else the other.
     "{dyn(1): 'a', dyn(1u): 'b'}[1u] == 'b' && {dyn(1): 'a', dyn(1u): 'b'}.size() == 2",
+    f"dyn(9007199254740992.0) in [9007199254740993] && !({A}.count in [9007199254740992.0])",
     "{1: 'a'}[dyn(1.0)] == 'a' && !(dyn(1.5) in {1: 'a'})",
     "{'a': 1, 'a': 2}.a == 2 && {1.5: 'x'}[1.5] == 'x' && {null: 1}.size() == 1",
     # What is no optional is passed on.
@@ -62,6 +63,8 @@ FAILS = [
     (f"optional.of({A}.version) == optional.of(dyn(null))", NO_ANSWER),
     (f"{C}.memory == {C}.memory.add(0)", NO_ANSWER),
     (f"{{'a': 1}}[{A}.version] == 1", "a value of type semver is no key"),
+    ("cel.bind(x, 1 / 0, x == 1)", "division by zero"),
+    ("cel.bind(n, double('NaN'), {n: 1}[n] == 1)", "no such key"),
     (f"duration({A}.index) == duration('1s')", "no such overload of duration for (int)"),
     ("double('NaN') < 1", "NaN values cannot be ordered"),
     ("[dyn(1), dyn({})].isSorted()", "no such overload of isSorted"),
@@ -110,6 +113,7 @@ REFUSED = [
     ("[int].exists(t, t == int)", "reference to undefined type 't'"),
     ("matches('(', 'a')", "error parsing regexp"),
     ("-0u == 0u", "unsigned integer overflow"),
+    ("[1]" + ".map(x, {x: x})" * 30 + ".size() == 1", "nested too deeply"),
 ]  # fmt: skip
 
 

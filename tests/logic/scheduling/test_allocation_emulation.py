@@ -177,6 +177,54 @@ class TestDistinctAttribute:
         assert both([pending], published) == (None, ["a", "b", "c"])
 
 
+class TestMatchAttributeOverLists:
+    """What the devices of a claim have in common, after a choice is given up."""
+
+    @staticmethod
+    def published():
+        return slice_of(
+            device("a", x=(1, 2)), device("b", x=(2, 3), extra=consuming(3)), device("c", x=(1,)),
+            device("last", y=1, extra=consuming(3)), extra=COUNTERS,
+        )  # fmt: skip
+
+    def test_it_is_wide_again_or_stays_narrow_as_released(self):
+        pending = claim(
+            exactly("two", "!has(device.attributes['gpu.example.com'].y)", count=2),
+            exactly("last", "has(device.attributes['gpu.example.com'].y)"),
+            constraints=[match(f"{DRIVER}/x", "two")],
+        )
+        assert both([pending], self.published()) == (["a", "c", "last"], None)
+
+    def test_lists_that_share_no_value_do_not_agree(self):
+        pending = claim(exactly(count=2), constraints=[match(f"{DRIVER}/x")])
+        published = slice_of(device("a", x=(1, 2)), device("b", x=(3,)), device("c", x=2))
+        assert both([pending], published) == (["a", "c"],) * 2
+
+    def test_lists_that_share_a_value_are_not_distinct(self):
+        pending = claim(exactly(count=2), constraints=[distinct(f"{DRIVER}/x")])
+        published = slice_of(device("a", x=(1, 2)), device("b", x=(2, 3)), device("c", x=(3, 4)))
+        assert both([pending], published) == (["a", "c"],) * 2
+
+
+@pytest.mark.parametrize(
+    ("server", "release"),
+    [
+        ("v1.36.2", "1.36.2"),
+        ("v1.36.9+k3s1", "1.36.2"),
+        ("v1.34.1-gke.100", "1.36.2"),
+        ("v1.37.0", "1.37"),
+        ("v1.37.0-emulated", "1.37"),
+        ("v1.38.0-alpha.2", "1.38"),
+        ("v1.45.1", "1.38"),
+        ("v1.36.2-sim", None),
+        ("", None),
+        ("latest", None),
+    ],
+)
+def test_the_release_of_a_server_is_the_closest_that_is_known(server, release):
+    assert emulation.release_of(server) == release
+
+
 class TestAdminAccess:
     def test_it_needs_free_counters(self):
         published = slice_of(device("a", extra=consuming(2)), device("b", extra=consuming(3)),

@@ -256,6 +256,25 @@ class TestNodes:
         (given,) = allocate([claim(exactly(count=2))], published).allocations
         assert given.node_selector == selector("zone", "kubernetes.io/hostname")
 
+    @pytest.mark.parametrize(
+        ("values", "kept"), [(["z2", "z1"], 1), (["z1", "z2", "z1"], 1), (["z1"], 2)]
+    )
+    def test_the_order_of_values_makes_no_other_requirement(self, values, kept):
+        def zone(*values):
+            expression = {"key": "zone", "operator": "In", "values": list(values)}
+            return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+
+        published = slice_of(
+            device("a", extra={"nodeSelector": zone("z1", "z2")}),
+            device("b", extra={"nodeSelector": zone(*values)}),
+            node=None,
+            extra={"perDeviceNodeSelection": True},
+        )
+        (given,) = allocate([claim(exactly(count=2))], published).allocations
+        [term] = given.node_selector["nodeSelectorTerms"]
+        assert len(term["matchExpressions"]) == kept
+        assert term["matchExpressions"][0]["values"] == ["z1", "z2"]
+
 
 class TestConfigs:
     @staticmethod

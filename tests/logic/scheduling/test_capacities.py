@@ -69,6 +69,8 @@ def taken(requested, policy, value="80Gi"):
         ("8", {"default": "4", "validRange": {"step": "4"}}, "100", "8"),
         (None, {"validRange": {"min": "5", "step": "10"}}, "100", None),
         (None, {"validRange": {"min": "5", "step": "10"}}, "95", "95"),
+        # Written as the API server stores it.
+        ("50", {"default": "0", "validRange": {"min": "0", "step": "1G"}}, "9G", "1G"),
         # A step of nothing is no step.
         ("6", {"default": "5", "validRange": {"min": "5", "step": "0"}}, "100", "6"),
     ],

@@ -99,7 +99,9 @@ def test_two_names_that_are_as_near_are_both_told():
 @given(st.sampled_from(KNOWN), st.data())
 def test_a_known_name_is_always_its_own_nearest_whatever_else_is_known(name, data):
     others = data.draw(st.lists(st.sampled_from(KNOWN)))
-    assert misnamed.nearest(name.upper(), [*others, name]) == (name,)
+    # Names may differ in their domain alone.
+    same = {each for each in (*others, name) if each.rpartition("/")[2] == name.rpartition("/")[2]}
+    assert set(misnamed.nearest(name.upper(), [*others, name])) in ({name}, same)
 
 
 @given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=6))

@@ -174,8 +174,16 @@ class TestAnErrorOnANode:
         published.append(node_slice(fleet[-1].name, device("nameless")))
         pending = [claim(exactly("gpu", self.UNSAFE))]
         assert scheduling.place(POD, pending, view(*published, on=fleet)).node == "node-000"
+        # Of these 99 fit; where others only might, they do not count.
         few = [*fleet[:99], fleet[-1]]
         found = scheduling.place(POD, pending, view(*published, on=few))
+        assert "no such key: index" in found.message
+
+    def test_nodes_that_do_not_fit_are_not_among_those(self):
+        fleet = [nodes.Node(f"node-{number:03}") for number in range(120)]
+        published = [node_slice("node-000", *gpus(1)), node_slice("node-119", device("nameless"))]
+        pending = [claim(exactly("gpu", self.UNSAFE))]
+        found = scheduling.place(POD, pending, view(*published, on=fleet))
         assert "no such key: index" in found.message
 
 

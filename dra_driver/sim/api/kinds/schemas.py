@@ -229,10 +229,9 @@ def _time(text: str, form: str, path: str) -> str:
     if not _RFC3339.fullmatch(text):
         raise MisfitError(f"{path}: parsing time {text!r}: it is not as 2006-01-02T15:04:05Z07:00")
     try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError as error:
+        moment = dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+    except (ValueError, OverflowError) as error:
         raise MisfitError(f"{path}: parsing time {text!r}: {error}") from error
-    moment = moment.astimezone(dt.UTC)
     pattern = "%Y-%m-%dT%H:%M:%S.%fZ" if form == "micro-time" else "%Y-%m-%dT%H:%M:%SZ"
     return moment.strftime(pattern)
 
