@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dra_driver.logic.cel import declarations, kinds, literal_checks, syntax, unification, values
 
 _TYPES: Mapping[str, kinds.Type] = {
-    **{kind.name: kind for kind in (*kinds.ORDERED, kinds.DYN)},
+    **{kind.name: kind for kind in (kinds.BOOL, kinds.BYTES, kinds.DOUBLE, kinds.INT)},
+    **{kind.name: kind for kind in (kinds.STRING, kinds.UINT)},
     "list": kinds.list_of(kinds.DYN),
     "map": kinds.map_of(kinds.DYN, kinds.DYN),
     "null_type": kinds.NULL,
     "type": kinds.type_of(kinds.DYN),
 }
 """Names that stand for types."""
-_NOT_NAMES = frozenset({"timestamp", "duration", "dyn"})
 
 _Scope = Mapping[str, kinds.Type]
 
@@ -46,7 +46,7 @@ class _Checker:
 
     def __init__(self, *, lists: bool) -> None:
         self._lists = lists
-        self.open = unification.Substitutions()
+        self._open = unification.Substitutions()
         self._kinds: dict[int, kinds.Type] = {}
         self._literals: list[list[tuple[syntax.Node, kinds.Type]]] = []
         self._formats: list[syntax.Call] = []
@@ -65,7 +65,7 @@ class _Checker:
                 raise syntax.Problem(f"reference to undefined type {name!r}", node.start)
 
     def final(self, kind: kinds.Type) -> kinds.Type:
-        return self.open.resolved(kind, open_is_dyn=True)
+        return self._open.resolved(kind, open_is_dyn=True)
 
     def kind(self, node: syntax.Node, scope: _Scope) -> kinds.Type:
         match node:
@@ -98,7 +98,7 @@ class _Checker:
         return found
 
     def _select(self, node: syntax.Select, scope: _Scope) -> kinds.Type:
-        owner = self.open.resolved(self.kind(node.owner, scope))
+        owner = self._open.resolved(self.kind(node.owner, scope))
         wrapped = owner.name == "optional"
         found = self._field(node, owner.arguments[0] if wrapped else owner)
         if node.test:
@@ -117,7 +117,7 @@ class _Checker:
             # Without lists nobody goes over the value of an attribute.
             return found if self._lists else found.replaced({"dyn": kinds.ANY})
         if owner.is_variable:
-            self.open.fits(kinds.DYN, owner)
+            self._open.fits(kinds.DYN, owner)
         elif owner not in kinds.DYNAMIC:
             text = f"type '{owner}' does not support field selection"
             raise syntax.Problem(text, node.place)
@@ -145,10 +145,10 @@ class _Checker:
         """The result of those overloads that take the arguments; `dyn` if they differ in it."""
         found: kinds.Type | None = None
         for overload in overloads:
-            *parameters, result = self.open.instance(*overload.parameters, overload.result)
-            if not self.open.all_fit(arguments, parameters):
+            *parameters, result = self._open.instance(*overload.parameters, overload.result)
+            if not self._open.all_fit(arguments, parameters):
                 continue
-            result = self.open.resolved(result)
+            result = self._open.resolved(result)
             if found is None:
                 found = result
             elif found not in kinds.DYNAMIC | {result}:
@@ -158,13 +158,13 @@ class _Checker:
     def _result(self, operator: str, arguments: Sequence[kinds.Type], place: int) -> kinds.Type:
         found = self._matching(declarations.OPERATORS[operator], arguments)
         if found is None:
-            shown = ", ".join(str(self.open.resolved(kind, open_is_dyn=True)) for kind in arguments)
+            shown = ", ".join(str(self.final(kind)) for kind in arguments)
             text = f"found no matching overload for {operator!r} applied to '({shown})'"
             raise syntax.Problem(text, place)
         return found
 
     def _expect(self, found: kinds.Type, place: int, name: str) -> None:
-        if not self.open.fits(found, kinds.BOOL):
+        if not self._open.fits(found, kinds.BOOL):
             shown = self.final(found)
             text = f"found no matching overload for {name!r}: expected bool, found {shown}"
             raise syntax.Problem(text, place)
@@ -179,10 +179,10 @@ class _Checker:
             if number in optional:
                 found = self._unwrapped(found, item)
             listed.append((item, found))
-            common = found if common is None else self.open.joined(common, found)
+            common = found if common is None else self._open.joined(common, found)
         if len(listed) > 1 and not self._formatted:
             self._literals.append(listed)
-        return self.open.variable() if common is None else common
+        return self._open.variable() if common is None else common
 
     def _unwrapped(self, found: kinds.Type, item: syntax.Node) -> kinds.Type:
         if found in kinds.DYNAMIC and self._formatted:
@@ -199,14 +199,14 @@ class _Checker:
             return self.kind(node.bodies[0], {**scope, node.variables[0]: operand})
         if node.kind.startswith("opt"):
             return self._of_optional(node, operand, scope)
-        variables = self._of_loop(node, self.open.resolved(operand))
+        variables = self._of_loop(node, self._open.resolved(operand))
         inner = {**scope, **dict(zip(node.variables, variables, strict=True))}
         bodies = [self.kind(body, inner) for body in node.bodies]
         if node.kind in {"all", "exists"}:
             self._expect(bodies[0], node.bodies[0].start, node.kind)
             return kinds.BOOL
         if node.kind == "sortBy":
-            keys = self._looped(kinds.list_of(self.open.variable()), "_+_", _listed(bodies), node)
+            keys = self._looped(kinds.list_of(self._open.variable()), "_+_", _listed(bodies), node)
             sort = declarations.OPERATORS["@sortByAssociatedKeys"]
             return self._wanted("keys with an order", sort, [operand, keys], bodies[0], node)
         if node.kind == "exists_one":
@@ -222,10 +222,10 @@ class _Checker:
         """What a macro makes of items: a list or a map that grows with each."""
         *conditions, last = bodies
         if "transformMap" not in node.kind:
-            start, operator = kinds.list_of(self.open.variable()), "_+_"
+            start, operator = kinds.list_of(self._open.variable()), "_+_"
             added = _listed([*conditions, last])
         else:
-            start = kinds.map_of(self.open.variable(), self.open.variable())
+            start = kinds.map_of(self._open.variable(), self._open.variable())
             operator = "@mapInsert"
             item = [last] if node.kind == "transformMapEntry" else [variables[0], last]
             added = (conditions, item)
@@ -243,10 +243,10 @@ class _Checker:
         step = self._wanted("a map", adding, [start, *item], item[-1], node)
         for condition in conditions:
             step = self._result("_?_:_", [condition, step, start], node.place)
-        if not self.open.fits(start, step):
+        if not self._open.fits(start, step):
             text = f"{node.kind}(): expected type '{start}' but found '{step}'"
             raise syntax.Problem(text, node.place)
-        return self.open.resolved(start)
+        return self._open.resolved(start)
 
     def _wanted(
         self,
@@ -273,7 +273,7 @@ class _Checker:
         found = self.kind(node.bodies[0], {**scope, node.variables[0]: value})
         if node.kind == "optMap":
             found = kinds.optional_of(found)
-        none = kinds.optional_of(self.open.variable())
+        none = kinds.optional_of(self._open.variable())
         choice = declarations.OPERATORS["_?_:_"]
         return self._wanted("an optional", choice, [kinds.BOOL, found, none], found, node)
 
@@ -287,7 +287,7 @@ class _Checker:
         if operand != kinds.DYN and not operand.is_variable:
             text = f"{node.kind}() goes over a value of type list or map, not {operand}"
             raise syntax.Problem(text, node.place)
-        self.open.fits(kinds.DYN, operand)
+        self._open.fits(kinds.DYN, operand)
         return (kinds.DYN,) * count
 
 
@@ -301,7 +301,7 @@ def _listed(
 def _name(node: syntax.Name, scope: _Scope) -> kinds.Type:
     if node.name in scope:
         return scope[node.name]
-    if node.name in _TYPES and node.name not in _NOT_NAMES:
+    if node.name in _TYPES:
         return kinds.type_of(_TYPES[node.name])
     raise syntax.Problem(f"undeclared reference to {node.name!r}", node.start)
 

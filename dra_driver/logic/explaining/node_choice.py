@@ -1,6 +1,7 @@
 """Which nodes take a pod with its claims, with which devices, and why the others do not."""
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver.logic.explaining import (
@@ -64,10 +65,19 @@ class Search:
             for node in snapshot.nodes
             if (obstacle := _obstacle(target, node) or serving[node.name].obstacle) is not None
         }
-        self._tied = {
+
+    @functools.cached_property
+    def _tied(self) -> dict[str, str]:
+        """Why devices that claims have keep the pod off nodes that would else do.
+
+        What a node is short of is told before that. An error there stops the pod all the same.
+        """
+        return {
             node.name: tied
-            for node in snapshot.nodes
-            if node.name not in self._obstacles and (tied := _tie(target, node)) is not None
+            for node in self.snapshot.nodes
+            if node.name not in self._obstacles
+            and (tied := _tie(self._target, node)) is not None
+            and self._allocate(node).allocations is not None
         }
 
     @property
@@ -83,10 +93,6 @@ class Search:
             demand.Aborted: an error on any node, as in the scheduler: also on one that devices of
                 another claim cannot be used from.
         """
-        for node in self.snapshot.nodes:
-            if node.name in self._tied and self._allocate(node).allocations is None:
-                # What it is short of is told before that it is another node's.
-                del self._tied[node.name]
         found = [
             (node, outcome)
             for node in self.open

@@ -57,7 +57,7 @@ RELEASES: Mapping[str, Emulation] = {
 }
 
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\D.*")
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\b")
 _OWN = "-sim"
 """How the version of the embedded cluster ends, which allocates without defects."""
 
@@ -82,7 +82,7 @@ def release_of(server: str) -> str | None:
     None for the embedded cluster, unless it emulates one, and for what is no version. What is older
     than the first that is known here has its defects, what is newer than the last is as that.
     """
-    found = _VERSION.fullmatch(f"{server}.")
+    found = _VERSION.match(server)
     if found is None or server.endswith(_OWN):
         return None
     minor = (int(found[1]), int(found[2]))

@@ -90,11 +90,10 @@ class _Search:
             fitting += 1
             if best is None or outcome.score > best[0]:
                 best = outcome.score, Placement(node.name, outcome.allocations or ())
-            rest = open_nodes[number:]
-            if fitting >= _enough(len(self._view.nodes)) or (
-                # Whether others fit as well makes no difference, unless it leads to an error.
-                fitting == 1 and not self._prefers and not any(map(self._may_fail, rest))
-            ):
+            if fitting >= _enough(len(self._view.nodes)):
+                break
+            if fitting == 1 and not self._prefers and not self._may_fail(open_nodes[number:]):
+                # Whether others fit as well makes no difference.
                 break
         if best is not None:
             return best[1]
@@ -127,8 +126,12 @@ class _Search:
             return None
         return outcome
 
-    def _may_fail(self, node: nodes.Node) -> bool:
-        return allocation.may_fail(self._plan, node=node, inventory=self._view.inventory)
+    def _may_fail(self, others: Sequence[nodes.Node]) -> bool:
+        """Whether one of the nodes may have an error that stops the pod."""
+        return any(
+            allocation.may_fail(self._plan, node=node, inventory=self._view.inventory)
+            for node in others
+        )
 
     def _shortfalls(self, node: nodes.Node) -> allocation.Shortfalls:
         """Worked out only once no node is left: most pods fit on some node."""
