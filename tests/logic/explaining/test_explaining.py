@@ -195,6 +195,39 @@ class TestThatDoNotFit:
             ("b",): "node(s) cannot use the devices that claim one has",
         }
 
+    @pytest.mark.parametrize(
+        ("there", "obstacle"),
+        [
+            ((gpu("y"),), "node(s) cannot use the devices that claim one has"),
+            ((gpu("y", taint="broken"),), ""),
+        ],
+    )
+    def test_what_a_node_is_short_of_is_told_before_whose_devices_keep_the_pod_off(
+        self, there, obstacle
+    ):
+        about = explain(
+            "pod/train",
+            pool("a", gpu("x")),
+            pool("b", *there),
+            held("one", "a/x"),
+            claim("more"),
+            pod("train", claims={"left": "one", "right": "more"}),
+        )
+        told = {name: report.obstacle for report in about.reports for name in report.nodes}
+        assert told["b"] == obstacle
+
+    def test_an_error_on_a_node_that_other_devices_keep_the_pod_off_stops_it(self):
+        about = explain(
+            "pod/train",
+            pool("a", gpu("x", rank=1), gpu("y", rank=1)),
+            pool("b", gpu("x")),
+            held("one", "a/x"),
+            claim("more", request("device.attributes['gpu.example.com'].rank == 1")),
+            pod("train", claims={"left": "one", "right": "more"}),
+        )
+        assert about.verdict == explaining.DOES_NOT_FIT
+        assert "no such key: rank" in f"{about.problem}"
+
 
 class TestThatTheSchedulerDoesNotLookAt:
     SLICE = pool("a", gpu("x"))

@@ -253,9 +253,9 @@ class TestAdminAccess:
 
 class TestReservationsThatLeakWhereverTheSearchGoes:
     def test_of_devices_that_could_not_be_enough(self):
-        # The second of "ill" alone is tried all the same, and leaves its counters taken.
+        # "ill" alone is not two; it is tried all the same, and leaves its counters taken.
         published = slice_of(
-            device("ill", extra=consuming(2) | ILL), device("well", extra=consuming(3)),
+            device("well", extra=consuming(3)), device("ill", extra=consuming(2) | ILL),
             extra=COUNTERS,
         )  # fmt: skip
         wanted = first_available("r", alternative("two", count=2), alternative("one"))
