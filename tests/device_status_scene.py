@@ -57,7 +57,7 @@ class Scene:
             (
                 entry["device"],
                 entry["conditions"][0]["status"],
-                entry.get("data", {}).get("uuid"),
+                entry.get("data", {}).get("uuid", {}).get("string"),
             )
             for entry in self.entries(ref)
             if entry["driver"] == api_cluster.DRIVER

@@ -11,6 +11,7 @@ import sharing_claims
 import sharing_node
 
 from dra_driver.apps.effects import effect, instances, sharing, time_slices
+from dra_driver.model import quantities
 
 Host = sharing_node.Node
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
@@ -66,6 +67,11 @@ def _is_limited(host: Host, ref: Any) -> bool:
     return host.mode() == sharing_node.EXCLUSIVE
 
 
+def _what_a_process_may_take(_host: Host) -> Mapping[str, Any]:
+    limit = quantities.parse("4Gi")
+    return {GPU: {"activeThreadPercentage": 30, "deviceMemoryLimit": limit}}
+
+
 CASES: Mapping[type[effect.Effect], Case] = {
     instances.Instances: Case(
         PARTITION,
@@ -97,6 +103,7 @@ CASES: Mapping[type[effect.Effect], Case] = {
         ("retire", "remove"),
         # What nobody has open is forgotten, as far as the kernel's driver forgets.
         before={"persistence_mode": False},
+        told=_what_a_process_may_take,
     ),
 }
 NAMES = [kind.__name__ for kind in CASES]

@@ -175,7 +175,7 @@ def edits(
 
 def told(effects: Sequence[Effect], record: prepared.Record) -> Told:
     """What the status of a claim that is prepared says of all effects."""
-    found: dict[str, dict[str, device_status.Scalar]] = {}
+    found: dict[str, dict[str, device_status.Value | None]] = {}
     for one in effects:
         for key, facts in one.tells(record).items():
             found.setdefault(key, {}).update(facts)

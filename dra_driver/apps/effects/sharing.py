@@ -17,7 +17,7 @@ from dra_driver.apps.effects import card_settings, effect, specs, waits
 from dra_driver.apps.mps import launching, mps_health
 from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import cdi, mps_edits, planning, reports, sharing_plan
-from dra_driver.model import devices, mps, prepared, sharing
+from dra_driver.model import devices, mps, prepared, quantities, sharing
 
 READY_SECONDS = 20.0
 """How long a daemon may take until it has its limits; it takes 0.1 s on an H100."""
@@ -158,9 +158,18 @@ class Sharer:
             uses=uses,
         )
 
-    def tells(self, _record: prepared.Record) -> effect.Told:
-        """See `effect.Effect`. Nothing that its config does not."""
-        return {}
+    def tells(self, record: prepared.Record) -> effect.Told:
+        """See `effect.Effect`: what each process of the claim may take."""
+        return {
+            key: {
+                "activeThreadPercentage": use.percent,
+                "deviceMemoryLimit": None
+                if use.memory_bytes is None
+                else quantities.of_bytes(use.memory_bytes),
+            }
+            for use in record.sharing.mps
+            for key in use.keys
+        }
 
     def troubles(self, record: prepared.Record, *, anew: bool) -> effect.Troubles:
         """See `effect.Effect`: which of its daemons are down."""

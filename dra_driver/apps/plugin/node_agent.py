@@ -114,7 +114,7 @@ class NodeAgent:
         telling.tell_prepared()
         self._is_ready = True
         known, report = self._on.records, telling.statuses.report
-        ready(refusals.Told(self._preparer, known, self._effects, report))
+        ready(refusals.Told(self._preparer, known, telling.announcer.told, report))
         telling.statuses.start()
         telling.health.start()
         if self._sweeper is not None:

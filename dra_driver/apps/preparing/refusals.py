@@ -1,6 +1,8 @@
-"""Tells in the status of a claim that it has, or is to have, another card than its device is now.
+"""Tells in the status of a claim what comes of a call besides devices that are ready.
 
-The pod's event has it from the answer to the kubelet; whoever looks at the claim finds it there.
+That it has, or is to have, another card than its device is now: the pod's event has it from the
+answer to the kubelet, and whoever looks at the claim finds it there. And that it has nothing any
+more, once it is unprepared.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,7 +10,6 @@ from typing import Protocol
 
 from dra_driver import errors
 from dra_driver.adapters.disk import records
-from dra_driver.apps.effects import effect
 from dra_driver.apps.preparing import turns
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports
@@ -38,18 +39,19 @@ class Preparer(Protocol):
 
 
 class Told:
-    """A preparer whose refusals of wrong cards are reported."""
+    """A preparer of which refusals of wrong cards, and what is given back, are reported."""
 
     def __init__(
         self,
         preparer: Preparer,
         known: records.Records,
-        effects: Sequence[effect.Effect],
+        tells: Callable[[prepared.Record], reports.Told],
         report: Report,
     ) -> None:
+        """`tells` says what there is to tell of the devices of a claim that is prepared."""
         self._preparer = preparer
         self._known = known
-        self._effects = effects
+        self._tells = tells
         self._report = report
 
     def prepare(
@@ -60,13 +62,14 @@ class Told:
             return self._preparer.prepare(ref, turn)
         except naming.WrongCard as error:
             record = self._record(ref)
-            told = effect.told(self._effects, record) if record else {}
+            told = self._tells(record) if record else {}
             self._report(ref, reports.of_refusal(error, record, told=told))
             raise
 
     def unprepare(self, ref: claims.ClaimRef, turn: turns.Turn) -> None:
         """See `Preparer`."""
         self._preparer.unprepare(ref, turn)
+        self._report(ref, ())
 
     def _record(self, ref: claims.ClaimRef) -> prepared.Record | None:
         try:

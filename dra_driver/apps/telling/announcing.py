@@ -15,7 +15,7 @@ from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.telling import device_status, gpu_health
 from dra_driver.logic.preparing import device_health, reports
-from dra_driver.model import claims, prepared
+from dra_driver.model import claims, devices, prepared
 
 OnHealth = Callable[[Mapping[str, str | None]], None]
 
@@ -96,6 +96,16 @@ class Announcer:
             self._tell_health(known)
             self._gpu_health.tell(known)
 
+    def told(self, record: prepared.Record) -> reports.Told:
+        """What there is to tell of a claim's devices, whatever is wrong with them."""
+        seen = self._gpus.snapshot
+        gpus: dict[str, devices.Gpu] = {one.gpu.uuid: one.gpu for one in seen.lost.values()}
+        gpus |= {card.gpu.uuid: card.gpu for card in seen.cards}
+        found = {key: {**facts} for key, facts in reports.identities(record, gpus).items()}
+        for key, facts in effect.told(self._effects, record).items():
+            found.setdefault(key, {}).update(facts)
+        return found
+
     def tell_prepared(
         self, record: prepared.Record, claim: claims.ResourceClaim | None = None
     ) -> None:
@@ -130,8 +140,7 @@ class Announcer:
         gone: gpu_health.Gone,
         served: claims.Json | None = None,
     ) -> None:
-        told = effect.told(self._effects, record)
-        found = reports.of_record(record, troubles, gone, told=told)
+        found = reports.of_record(record, troubles, gone, told=self.told(record))
         self._statuses.report(record.ref, found, served)
 
     def _tell_health(self, known: Sequence[prepared.Record]) -> None:

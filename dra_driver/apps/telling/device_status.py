@@ -27,6 +27,9 @@ LAST_BACKOFF = 30.0
 SETTLING = 0.1
 """Seconds for which a report waits: until then calls of the kubelet have the API server, and this
 process, to themselves, and what is reported meanwhile counts in its place."""
+GIVEN_BACK_SETTLING = 2.0
+"""Seconds for which it waits that a claim has no devices any more: most such claims are deleted or
+deallocated until then, by which the API server removes what is told of them."""
 CAPACITY = 1024
 """Claims that can wait. With more, the one that has waited longest is given up."""
 STOP_SECONDS = 5.0
@@ -109,7 +112,7 @@ class DeviceStatusWriter:
             earlier = self._pending.pop(ref.uid, None)
             schedule = backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF)
             tries = backoff.Backoff(schedule, self._chance)
-            due = time.monotonic() + SETTLING
+            due = time.monotonic() + (SETTLING if reports else GIVEN_BACK_SETTLING)
             if earlier is not None:
                 # One after the other they must not put it off for ever.
                 due = min(due, earlier.due)

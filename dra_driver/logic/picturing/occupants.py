@@ -83,7 +83,8 @@ def _pods(namespace: str, status: Json, snapshot: snapshots.Snapshot) -> Iterato
 
 
 def _mig_uuid(reported: Json) -> str:
-    """Whatever the driver calls the field: what it holds tells."""
+    """Whatever the driver calls the field: what it holds tells, as text or as a typed value."""
     data = reported.get("data")
-    values = data.values() if isinstance(data, dict) else ()
+    told = data.values() if isinstance(data, dict) else ()
+    values = (value.get("string") if isinstance(value, dict) else value for value in told)
     return next((v for v in values if isinstance(v, str) and v.startswith(_MIG)), "")

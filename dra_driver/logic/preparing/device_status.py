@@ -5,15 +5,25 @@ Sources: Kubernetes 1.36, `staging/src/k8s.io/api/resource/v1/types.go` (Allocat
 """
 
 import dataclasses
+import enum
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.model import claims, texts
+from dra_driver.model import claims, quantities, slices, texts
 
 Json = dict[str, Any]
-Scalar = str | int | float | bool | None
+
+
+class Unseen(enum.Enum):
+    """A fact that cannot be seen at the moment: what was told of it stays."""
+
+    AS_TOLD = enum.auto()
+
+
+Value = slices.Scalar | quantities.Quantity | Unseen
+"""What is told of a device under one name: a fact, or an amount of it that the claim holds."""
 
 READY = "Ready"
 """True: the device is configured as the configs of the class and the claim say."""
@@ -28,7 +38,9 @@ _Key = tuple[str, str, str | None]
 class DeviceReport:
     """What is to be told of one device of a claim.
 
-    `reason` is a word in CamelCase. Values of `data` that are None are left out.
+    `reason` is a word in CamelCase. Values of `data` that are None are left out; the others are
+    written as a ResourceSlice writes them: `{string: …}`, `{int: …}`, `{version: …}` of attributes,
+    `{value: …}` of amounts.
     """
 
     pool: str
@@ -37,7 +49,7 @@ class DeviceReport:
     reason: str
     message: str = ""
     share_id: str | None = None
-    data: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    data: Mapping[str, Value | None] = dataclasses.field(default_factory=dict)
 
 
 def wanted(
@@ -124,10 +136,25 @@ def _entry(
     if report.share_id is not None:
         entry["shareID"] = report.share_id
     entry["conditions"] = [condition]
-    if data := {name: value for name, value in report.data.items() if value is not None}:
+    if data := _data(report, (present or {}).get("data") or {}):
         _check_length(report, data)
         entry["data"] = data
     return entry
+
+
+def _data(report: DeviceReport, before: Json) -> Json:
+    told = {name: _format(value, before.get(name)) for name, value in report.data.items()}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _format(value: Value | None, before: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Unseen):
+        return before
+    if isinstance(value, quantities.Quantity):
+        return {"value": str(value)}
+    return slices.format_value(value)
 
 
 def _check_length(report: DeviceReport, data: Json) -> None:

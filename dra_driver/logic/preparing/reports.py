@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dra_driver.logic.offering import naming
+from dra_driver.logic.offering import attributes, naming
 from dra_driver.logic.preparing import cdi, device_status
-from dra_driver.model import prepared
+from dra_driver.model import devices, prepared, quantities, slices
 
 PREPARED = "Prepared"
 MPS_DAEMON_DOWN = "MpsDaemonDown"
@@ -26,9 +26,49 @@ Troubles = Mapping[str, Trouble]
 """What is wrong with devices of a claim, by device key (`cdi.device_key`)."""
 FINE: Troubles = MappingProxyType({})
 
-Told = Mapping[str, Mapping[str, device_status.Scalar]]
+Told = Mapping[str, Mapping[str, device_status.Value | None]]
 """`status.devices[].data`, by device key (`cdi.device_key`)."""
 NOTHING: Told = MappingProxyType({})
+
+SCHEMA = slices.Version("1.0.0")
+"""The version of what `data` has, under `schemaVersion`: by SemVer, so that more may come."""
+
+
+def identities(record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> Told:
+    """What each device of a record is, and what a share of it holds; `gpus` are known, by UUID.
+
+    Names and types are those of ResourceSlices, where a partition has no UUID before it exists. Of
+    a card that nobody sees at the moment what was told of it stays.
+    """
+    return {
+        cdi.device_key(one.device, one.share_id): {
+            "schemaVersion": SCHEMA,
+            "type": one.kind,
+            **_of_card(record.cards.get(devices.card_of(one.device)), gpus),
+            **_held(one),
+        }
+        for one in record.devices
+    }
+
+
+def _of_card(
+    uuid: str | None, gpus: Mapping[str, devices.Gpu]
+) -> dict[str, device_status.Value | None]:
+    gpu = gpus.get(uuid or "")
+    if gpu is None:
+        unseen = device_status.Unseen.AS_TOLD
+        return {"uuid": uuid, "productName": unseen, "pciBusID": unseen, "driverVersion": unseen}
+    return {
+        "uuid": uuid,
+        "productName": gpu.product_name,
+        "pciBusID": gpu.pci_address,
+        "driverVersion": attributes.driver_version(gpu.driver_version),
+    }
+
+
+def _held(device: prepared.PreparedDevice) -> dict[str, device_status.Value | None]:
+    amounts = {name: quantities.parse(text) for name, text in device.consumed.items()}
+    return {name: amount for name, amount in sorted(amounts.items()) if amount.amount}
 
 
 def of_record(

@@ -16,7 +16,7 @@ class Scripted:
     """A preparer that answers what it was told to."""
 
     def __init__(self):
-        self.answer, self.unprepared = (), []
+        self.answer, self.unprepared, self.trouble = (), [], None
 
     def prepare(self, _ref, _seconds):
         if isinstance(self.answer, Exception):
@@ -24,6 +24,8 @@ class Scripted:
         return self.answer
 
     def unprepare(self, ref, seconds):
+        if self.trouble:
+            raise self.trouble
         self.unprepared.append((ref, seconds))
 
 
@@ -44,7 +46,10 @@ def known(tmp_path):
 
 @pytest.fixture
 def asked(preparer, known, told):
-    return refusals.Told(preparer, known, [], lambda ref, reports: told.append((ref, reports)))
+    def tells(record):
+        return {record.devices[0].device: {"uuid": "GPU-1"}}
+
+    return refusals.Told(preparer, known, tells, lambda ref, reports: told.append((ref, reports)))
 
 
 def test_a_wrong_card_is_told_and_refused(asked, preparer, told):
@@ -70,7 +75,36 @@ def test_answers_and_unprepares_go_through(asked, preparer, told):
     preparer.answer = (entry,)
     assert asked.prepare(REF, 1) == (entry,)
     asked.unprepare(REF, 2)
-    assert (preparer.unprepared, told) == ([(REF, 2)], [])
+    assert preparer.unprepared == [(REF, 2)]
+
+
+def test_a_claim_that_is_unprepared_is_told_to_have_nothing(asked, told):
+    asked.unprepare(REF, 2)
+    assert told == [(REF, ())]
+
+
+def test_one_that_could_not_be_unprepared_keeps_what_is_told_of_it(asked, preparer, told):
+    preparer.trouble = errors.Retryable("busy")
+    with pytest.raises(errors.Retryable, match="busy"):
+        asked.unprepare(REF, 2)
+    assert told == []
+
+
+def test_what_was_prepared_of_a_claim_stays_told_with_its_data(asked, preparer, known, told):
+    other = prepared.PreparedDevice(requests=(), pool="node-1", device="gpu-1", cdi_ids=())
+    record = prepared.Record(
+        uid=REF.uid, namespace="ns", name="c", phase=prepared.Phase.COMPLETED, boot_id="boot",
+        devices=(other,),
+    )  # fmt: skip
+    known.write(record)
+    preparer.answer = naming.WrongCard("another card", [RESULT])
+    with pytest.raises(naming.WrongCard):
+        asked.prepare(REF, 1)
+    [(_, entries)] = told
+    assert [(one.device, one.ready, one.data) for one in entries] == [
+        ("gpu-1", True, {"uuid": "GPU-1"}),
+        ("gpu-0", False, {}),
+    ]
 
 
 def test_a_damaged_record_keeps_nobody_from_being_told(asked, preparer, known, told, tmp_path):

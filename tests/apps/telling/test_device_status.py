@@ -52,7 +52,7 @@ def test_a_device_is_told_of_in_whichever_version_the_server_offers(started, ver
                         "lastTransitionTime": EARLY,
                     }
                 ],
-                "data": {"uuid": "GPU-1"},
+                "data": {"uuid": {"string": "GPU-1"}},
             }
         ]
     finally:

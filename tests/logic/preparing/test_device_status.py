@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dra_driver import errors
 from dra_driver.logic.preparing import device_status
+from dra_driver.model import quantities, slices
 
 DRIVER = "gpu.nvidia.com"
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -49,7 +50,14 @@ def wanted(body, *reports, now=EARLY):
 
 
 def test_an_entry_has_the_condition_and_the_data():
-    data = {"uuid": "MIG-1", "gpuInstanceId": 3, "computeInstanceId": 0, "serial": None}
+    data = {
+        "uuid": "MIG-1",
+        "gpuInstanceId": 3,
+        "isShared": True,
+        "driverVersion": slices.Version("580.65.6"),
+        "memory": quantities.parse("10Gi"),
+        "serial": None,
+    }
     (entry,) = wanted(claim("gpu-0"), report(message="ready to use", data=data))
     assert entry == {
         "driver": DRIVER,
@@ -64,8 +72,26 @@ def test_an_entry_has_the_condition_and_the_data():
                 "lastTransitionTime": EARLY,
             }
         ],
-        "data": {"uuid": "MIG-1", "gpuInstanceId": 3, "computeInstanceId": 0},
+        "data": {
+            "uuid": {"string": "MIG-1"},
+            "gpuInstanceId": {"int": 3},
+            "isShared": {"bool": True},
+            "driverVersion": {"version": "580.65.6"},
+            "memory": {"value": "10Gi"},
+        },
     }
+
+
+def test_of_what_cannot_be_seen_stays_what_was_told():
+    seen = {"uuid": "GPU-1", "productName": "A card", "index": 3}
+    (entry,) = wanted(claim("gpu-0"), report(data=seen))
+    there = claim("gpu-0", reported=[entry])
+    unseen = device_status.Unseen.AS_TOLD
+    known = {"uuid": "GPU-1", "productName": unseen, "serial": unseen, "index": None}
+
+    (after,) = wanted(there, report(data=known))
+    assert after["data"] == {"uuid": {"string": "GPU-1"}, "productName": {"string": "A card"}}
+    assert wanted(there, report(data=known | {"index": 3})) is None
 
 
 def test_a_device_that_is_not_ready_says_so_and_has_no_empty_data():
@@ -136,7 +162,7 @@ def test_what_others_have_added_to_an_entry_is_no_reason_to_write():
 def test_data_that_is_longer_than_the_api_takes_is_refused_by_its_device():
     with pytest.raises(errors.Rejected, match=r"device 'gpu-0': data has \d+ bytes .* 10240"):
         wanted(claim("gpu-0"), report(data={"x": "y" * 10 * 1024}))
-    (entry,) = wanted(claim("gpu-0"), report(data={"x": "y" * (10 * 1024 - 9)}))
+    (entry,) = wanted(claim("gpu-0"), report(data={"x": "y" * (10 * 1024 - 21)}))
     assert len(json.dumps(entry["data"])) == 10 * 1024
 
 

@@ -1,8 +1,10 @@
 """What is told of a claim's devices once they are prepared."""
 
+import mig_cards
+
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports
-from dra_driver.model import claims, prepared, slices
+from dra_driver.model import claims, prepared, quantities, slices
 
 
 def device(name, kind="gpu", **facts):
@@ -37,6 +39,30 @@ def test_each_device_is_told_with_what_there_is_to_tell_of_it():
         device_status.DeviceReport(device=PARTITION, data={"gpuInstanceId": 2}, **common),
     )
     assert [one.data for one in reports.of_record(both)] == [{}, {}]
+
+
+def test_what_a_device_is_is_told_of_its_card_and_of_what_a_share_holds():
+    gpu = mig_cards.gpu("h100-80gb-hbm3", pci_address="0000:1b:00.0", driver_version="580.65.06")
+    share = device("gpu-0", share_id="s1", consumed={"memory": "10Gi", "decoders": "0"})
+    both = record(share, device(PARTITION, "mig"), gpus={"gpu-0": gpu.uuid})
+    card = {
+        "schemaVersion": slices.Version("1.0.0"),
+        "uuid": gpu.uuid,
+        "productName": gpu.product_name,
+        "pciBusID": "0000:1b:00.0",
+        "driverVersion": slices.Version("580.65.6"),
+    }
+    assert reports.identities(both, {gpu.uuid: gpu}) == {
+        "gpu-0-s1": card | {"type": "gpu", "memory": quantities.parse("10Gi")},
+        PARTITION: card | {"type": "mig"},
+    }
+
+
+def test_of_a_card_that_nobody_sees_what_was_told_stays():
+    (told,) = reports.identities(record(device("gpu-0"), gpus={"gpu-0": "GPU-1"}), {}).values()
+    kept = {name for name, value in told.items() if value is device_status.Unseen.AS_TOLD}
+    assert kept == {"productName", "pciBusID", "driverVersion"}
+    assert told["uuid"] == "GPU-1"
 
 
 def test_a_claim_without_devices_has_nothing_to_tell():
