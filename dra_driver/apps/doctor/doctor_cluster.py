@@ -88,8 +88,9 @@ def _versions(served: tuple[str, ...], chosen: str | None) -> diagnosis.Finding:
         looked_at,
         f"the API server offers {', '.join(served) or 'no version'}; needed is one of "
         f"{', '.join(publishing.API_VERSIONS)}",
-        f"Kubernetes 1.34; before, --runtime-config={_GROUP}/v1beta1=true for the API server and "
-        "--feature-gates=DynamicResourceAllocation=true for all components",
+        f"Kubernetes 1.34 or newer, without --runtime-config={_GROUP}/v1=false for the API server; "
+        f"1.32 and 1.33 need --runtime-config={_GROUP}/v1beta1=true and their feature gate of "
+        "dynamic resource allocation, for all components",
     )
 
 

@@ -194,8 +194,9 @@ class Publisher:
             raise errors.Retryable(
                 f"the API server offers {kube.RESOURCE_GROUP} in "
                 f"{', '.join(served) or 'no version'}; needed is one of "
-                f"{', '.join(publishing.API_VERSIONS)}. Before Kubernetes 1.34, enable the API "
-                "(--runtime-config) and the feature gate DynamicResourceAllocation"
+                f"{', '.join(publishing.API_VERSIONS)}. Kubernetes has them from 1.34 on; before, "
+                "enable the API (--runtime-config) and the feature gate of dynamic resource "
+                "allocation"
             )
         self._owner = self._read_owner()
         self._writer = slice_writer.SliceWriter(

@@ -32,7 +32,9 @@ def _sort(items: list[Any]) -> list[Any]:
 
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(_step(left, right) != 1 for left, right in itertools.pairwise(_ordered(items)))
+    # An item without an order is an error only if it is reached before two are out of order.
+    _ordered(items[:1])
+    return all(_step(left, *_ordered([right])) != 1 for left, right in itertools.pairwise(items))
 
 
 def _ordered(items: list[Any]) -> list[Any]:

@@ -312,7 +312,7 @@ def test_an_api_server_that_is_away_and_then_has_no_such_node(
         (
             lambda call: call.path == GROUP,
             options.Fault(status=404, reason="NotFound", message="no such group"),
-            ("offers no version", "--feature-gates=DynamicResourceAllocation=true"),
+            ("offers no version", "--runtime-config=resource.k8s.io/v1beta1=true"),
         ),
         (
             lambda call: (call.resource, call.verb) == ("resourceslices", "create"),

@@ -37,6 +37,7 @@ HOLDS = [
     # Lists are ordered as far as their items are.
     "[dyn(1), dyn('a')].isSorted() && [dyn(1), dyn('a')].max() == 1",
     "[dyn('a'), dyn(1)].min() == 'a' && ![dyn(2), dyn(1), dyn('a')].isSorted()",
+    f"![dyn(1), dyn(0), dyn({A}.version)].isSorted()",
     # The variable of a binding is only worked out if it is read.
     f"cel.bind(x, {A}.nope, true)",
     # A map may have one key in two types; each finds its own, or else the other.

@@ -73,7 +73,7 @@ v1beta2
 {{- else if .Capabilities.APIVersions.Has "resource.k8s.io/v1beta1" -}}
 v1beta1
 {{- else -}}
-{{ fail "the cluster serves no resource.k8s.io that is known (v1, v1beta2, v1beta1): Kubernetes 1.34 does, 1.32 and 1.33 need --runtime-config=resource.k8s.io/v1beta1=true and the feature gate DynamicResourceAllocation. To render without a cluster, set resourceApiVersion" }}
+{{ fail "the cluster serves no resource.k8s.io that is known (v1, v1beta2, v1beta1): Kubernetes 1.34 does, 1.32 and 1.33 need --runtime-config=resource.k8s.io/v1beta1=true and the feature gate of dynamic resource allocation. To render without a cluster, set resourceApiVersion" }}
 {{- end }}
 {{- end }}
 
