@@ -8,7 +8,7 @@ import re
 import mig_node
 import pytest
 
-from dra_driver.logic.offering import naming, offering, publishing
+from dra_driver.logic.offering import naming, offering
 from dra_driver.logic.preparing import staleness
 from dra_driver.sim.gpus import gpu_operations, gpu_state
 
@@ -55,7 +55,7 @@ class Scene:
         known = self.node.store.records.contents().records.values()
         held = frozenset(one.device for record in known for one in record.devices)
         state = offering.State(snapshot.lost, held, self.api.published)
-        listed = offering.listing(snapshot.cards, publishing.Layout.SPLIT)
+        listed = offering.listing(snapshot.cards)
         offered = offering.offer(listed, state, offering.Policy(mig_node.DRIVER))
         self.api.published = [device for content in offered for device in content.devices]
 

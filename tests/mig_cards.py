@@ -68,7 +68,7 @@ def offer(
     **policy: Any,
 ) -> tuple[publishing.Content, ...]:
     """What a node with these cards publishes."""
-    listed = offering.listing(cards, layout)
+    listed = offering.listing(cards, publishing.Form(layout))
     return offering.offer(listed, state, offering.Policy(DRIVER, **policy))
 
 

@@ -55,6 +55,8 @@ class Gpu:
     addressing_mode: str | None = None
     pcie_root: str | None = None
     numa_node: int | None = None
+    numa_near: tuple[int, ...] = ()
+    """Other NUMA nodes of the same socket that are nearest to it, by the kernel's distances."""
     mig_capable: bool | None = None
     mig_enabled: bool | None = None
     mig_pending: bool | None = None

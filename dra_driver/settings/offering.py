@@ -37,6 +37,12 @@ class Offering(base.Settings):
         description="Who sees to it that a share keeps to its limits: MPS, a daemon for each "
         "namespace and device, or None, nobody.",
     )
+    scheduler_defects: Literal["avoid", "ignore"] = Field(
+        "avoid",
+        description="What is done where schedulers of the cluster's release fail on what would be "
+        "published (see docs/compatibility.md): avoid leaves it out, ignore publishes it, for a "
+        "scheduler that has the correction.",
+    )
     packing: Literal["pack", "spread", "adaptive"] = Field(
         "adaptive",
         description="Order in which partitions are published, and so taken: pack fills one GPU "
@@ -53,6 +59,12 @@ class Offering(base.Settings):
     rescan_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
         10.0, description="Seconds between looks at the GPUs of the node."
     )
+
+    @property
+    def shares_any(self) -> bool:
+        """Whether many claims may consume some GPU."""
+        kinds = (self.shares, *(rule.shares or "off" for rule in self.gpus))
+        return any(kind != "off" for kind in kinds)
 
     @pydantic.field_validator("gpus", mode="before")
     @classmethod

@@ -34,7 +34,6 @@ def test_a_gate_is_on_from_the_version_on_that_the_embedded_server_has(gate):
 def test_the_gates_that_the_driver_meets_are_there():
     not_used = {
         "DRADeviceBindingConditions",
-        "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
     }
     assert set(GATES) == set(resource_gates.ON_SINCE) - not_used

@@ -6,6 +6,8 @@ import re
 
 from dra_driver.model import devices
 
+_NODE = re.compile(r"node(\d+)")
+_CPU = re.compile(r"cpu\d+")
 _ROOT_BUS = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 
@@ -14,6 +16,7 @@ class Sysfs:
 
     def __init__(self, root: pathlib.Path = pathlib.Path("/sys")) -> None:
         self._devices = root / "bus" / "pci" / "devices"
+        self._nodes = root / "devices" / "system" / "node"
 
     def pcie_root(self, address: devices.PciAddress) -> str | None:
         """The root bus above the device, `pci0000:00`; None if the kernel does not tell.
@@ -35,10 +38,53 @@ class Sysfs:
             return None
         return node if node >= 0 else None
 
+    def nearest(self, node: int) -> tuple[int, ...]:
+        """The other NUMA nodes on the socket of one that are nearest to it; none if unknown.
+
+        By the kernel's table of distances (ACPI SLIT): a socket that is divided (NPS, SNC) has
+        several nodes. Nodes without CPUs are on no socket.
+        """
+        numbers = sorted(
+            int(found[1]) for path in _listed(self._nodes) if (found := _NODE.fullmatch(path.name))
+        )
+        try:
+            row = (self._nodes / f"node{node}" / "distance").read_text(encoding="ascii").split()
+            distances = dict(zip(numbers, map(int, row), strict=True))
+        except (OSError, ValueError):
+            return ()
+        socket = self._socket(node)
+        others = [
+            other
+            for other in numbers
+            if other != node and socket is not None and self._socket(other) == socket
+        ]
+        least = min((distances[other] for other in others), default=0)
+        return tuple(other for other in others if distances[other] == least)
+
+    def _socket(self, node: int) -> int | None:
+        """The number of the socket that a node's CPUs are on."""
+        for path in _listed(self._nodes / f"node{node}"):
+            if _CPU.fullmatch(path.name):
+                try:
+                    number = path / "topology" / "physical_package_id"
+                    return int(number.read_text(encoding="ascii"))
+                except (OSError, ValueError):
+                    continue
+        return None
+
     def located(self, gpu: devices.Gpu) -> devices.Gpu:
         """The GPU, with what the kernel knows of its place."""
+        node = self.numa_node(gpu.pci_address)
         return dataclasses.replace(
             gpu,
             pcie_root=self.pcie_root(gpu.pci_address),
-            numa_node=self.numa_node(gpu.pci_address),
+            numa_node=node,
+            numa_near=() if node is None else self.nearest(node),
         )
+
+
+def _listed(directory: pathlib.Path) -> list[pathlib.Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []

@@ -127,8 +127,13 @@ def _slices(
     answer = counter_support.ask(client, owner, version)
     yield diagnosis.counters(_hindrance(answer), looked_at=_DRY_RUN, needed=partitions)
     if answer.hindrance is None:
-        yield from diagnosis.scheduler(release, shares=_shared(config))
-    if _shared(config):
+        yield from diagnosis.scheduler(
+            release,
+            needed=partitions,
+            shares=config.shares_any,
+            avoids=config.scheduler_defects == "avoid",
+        )
+    if config.shares_any:
         yield diagnosis.shares(share_support.hindrance(client, owner, version), looked_at=_DRY_RUN)
 
 
@@ -172,11 +177,6 @@ def _permission(error: kube.ApiError) -> str:
         f"the policy {policy[1]} of the cluster is in the way: let the driver pass; kubectl get "
         f"validatingadmissionpolicy {policy[1]} -o yaml shows what it wants"
     )
-
-
-def _shared(config: settings.KubeletPlugin) -> bool:
-    kinds = (config.shares, *(rule.shares or "off" for rule in config.gpus))
-    return any(kind != "off" for kind in kinds)
 
 
 def _hindrance(answer: counter_support.Answer) -> str | None:

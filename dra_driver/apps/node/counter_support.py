@@ -40,6 +40,14 @@ class Answer:
     detail: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """What the API server says it is: its minor version, 0 if it does not tell, and its release."""
+
+    minor: int
+    git_version: str
+
+
 class CounterSupport:
     """What the API server answered last."""
 
@@ -102,7 +110,7 @@ def ask(client: kube.Client, owner: publishing.Owner, api_version: str) -> Answe
     Raises:
         kube.Unavailable: the server does not answer.
     """
-    minor = _minor(client)
+    minor = about(client).minor
     if minor < _COMBINED_MINOR or api_version == "v1beta1":
         return Answer(publishing.Layout.PLAIN, Hindrance.TOO_OLD, str(minor))
     split = minor >= _SPLIT_MINOR
@@ -120,7 +128,13 @@ def ask(client: kube.Client, owner: publishing.Owner, api_version: str) -> Answe
     return Answer(publishing.Layout.PLAIN, Hindrance.DROPPED)
 
 
-def _minor(client: kube.Client) -> int:
+def about(client: kube.Client) -> Server:
+    """What the server says it is.
+
+    Raises:
+        kube.Unavailable: the server does not answer.
+    """
+    told = client.get_path("/version")
     # Some providers write `34+`.
-    found = _NUMBER.match(str(client.get_path("/version").get("minor", "")))
-    return int(found[0]) if found else 0
+    found = _NUMBER.match(str(told.get("minor", "")))
+    return Server(int(found[0]) if found else 0, str(told.get("gitVersion", "")))

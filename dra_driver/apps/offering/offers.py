@@ -36,13 +36,13 @@ class Offers:
         self._reminds_at = float("-inf")
         self._told: set[str] = set()
         self._snapshot: inventory.Snapshot | None = None
-        self._listed = offering.listing((), publishing.Layout.PLAIN)
+        self._listed = offering.listing(())
         self._log = telemetry.logger("offers")
 
     def wanted(
         self,
         published: Sequence[slices.Device],
-        layout: publishing.Layout,
+        form: publishing.Form,
         refused: Collection[str] = frozenset(),
     ) -> Sequence[publishing.Content] | None:
         """See `publishing.Wanted`; None until the GPUs have been looked at.
@@ -59,8 +59,8 @@ class Offers:
         if nameless and nameless & naming.cards(naming.published(published)):
             return None
         state = offering.State(snapshot.lost, self._held(published, snapshot), published)
-        self._tell_unoffered(snapshot.cards, layout)
-        listed = self._listing(snapshot, layout, refused)
+        self._tell_unoffered(snapshot.cards, form)
+        listed = self._listing(snapshot, form, refused)
         best = offering.offer(listed, state, self._policy_of(may_reorder=True))
         if not _reorders(best, published):
             return best
@@ -96,12 +96,12 @@ class Offers:
         return frozenset(held)
 
     def _listing(
-        self, snapshot: inventory.Snapshot, layout: publishing.Layout, refused: Collection[str]
+        self, snapshot: inventory.Snapshot, form: publishing.Form, refused: Collection[str]
     ) -> offering.Listing:
-        known = (self._snapshot, self._listed.layout, self._listed.refused)
-        if snapshot is not known[0] or (layout, refused) != known[1:]:
+        known = (self._snapshot, self._listed.form, self._listed.refused)
+        if snapshot is not known[0] or (form, refused) != known[1:]:
             self._snapshot = snapshot
-            self._listed = offering.listing(snapshot.cards, layout, refused)
+            self._listed = offering.listing(snapshot.cards, form, refused)
         return self._listed
 
     def _policy_of(self, *, may_reorder: bool) -> offering.Policy:
@@ -116,18 +116,14 @@ class Offers:
             self._timer.daemon = True
             self._timer.start()
 
-    def _tell_unoffered(self, cards: Sequence[catalog.Card], layout: publishing.Layout) -> None:
+    def _tell_unoffered(self, cards: Sequence[catalog.Card], form: publishing.Form) -> None:
         """Say once of each card that its partitions are not offered, and why."""
-        if layout is not publishing.Layout.PLAIN:
-            self._told.clear()
-            return
-        for card in cards:
-            if card.counters and card.name not in self._told:
-                self._told.add(card.name)
-                self._log.warning(
-                    "partitions are not offered: the API server takes no counters",
-                    device=card.name,
-                )
+        without = {card.name: offering.why_uncut(card, form) for card in cards if card.counters}
+        self._told &= {name for name, reason in without.items() if reason}
+        for name, reason in without.items():
+            if reason and name not in self._told:
+                self._told.add(name)
+                self._log.warning(f"partitions are not offered: {reason}", device=name)
 
 
 def _reorders(best: Sequence[publishing.Content], published: Sequence[slices.Device]) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import informer, kube
 from dra_driver.adapters.system import workers
-from dra_driver.apps.node import counter_support
+from dra_driver.apps.node import slice_form
 from dra_driver.apps.offering import slice_writer
 from dra_driver.logic.offering import publishing
 from dra_driver.model import backoff, slices
@@ -48,13 +48,13 @@ class Wanted(Protocol):
     def __call__(
         self,
         published: Sequence[slices.Device],
-        layout: publishing.Layout,
+        form: publishing.Form,
         refused: Collection[str],
     ) -> Sequence[publishing.Content] | None:
         """None while that is not known.
 
-        `published` are the devices that are published now, `layout` is where counters may be, and
-        `refused` are the marks (`refusals.mark`) of what the API server refuses.
+        `published` are the devices that are published now, `form` is how they are to be written,
+        and `refused` are the marks (`refusals.mark`) of what the API server refuses.
         """
 
 
@@ -71,6 +71,7 @@ class Publisher:
         identity: Identity,
         *,
         wanted: Wanted,
+        form: slice_form.SliceForm,
         may_publish: Callable[[], bool],
         on_error: Callable[[], None],
         chance: Callable[[], float] = random.random,
@@ -82,7 +83,7 @@ class Publisher:
         self._on_error = on_error
         self._chance = chance
         self._log = telemetry.logger("publisher")
-        self._counters = counter_support.CounterSupport(client)
+        self._form = form
         self._published = threading.Event()
         self._withdrawn = threading.Event()
         self._relisted = threading.Event()
@@ -160,7 +161,7 @@ class Publisher:
             self._tell_failure(str(error), pause)
             refused = isinstance(error, kube.Refused | kube.Forbidden)
             self._refusal = str(error) if refused else None
-            self._counters.doubt()
+            self._form.doubt()
         except Exception:  # noqa: BLE001 - a thread that ends would leave the slices as they are
             pause = tries.failed()
             self._log.exception("publishing failed unexpectedly", retry_seconds=pause)
@@ -200,7 +201,7 @@ class Publisher:
             )
         self._owner = self._read_owner()
         self._writer = slice_writer.SliceWriter(
-            self._client, version, counters_dropped=self._counters.lost
+            self._client, version, counters_dropped=self._form.counters_dropped
         )
         self._informer = informer.Informer(
             self._client,
@@ -270,7 +271,7 @@ class Publisher:
             return
         self._relisted.clear()
         if is_new:
-            self._counters.doubt()
+            self._form.doubt()
         try:
             if writer.takes_more():
                 self._doubt(writer)
@@ -290,12 +291,12 @@ class Publisher:
         existing: Sequence[publishing.Json],
     ) -> bool | None:
         """As `_reconcile`; None where the server has shown that it leaves less to be published."""
-        layout = self._counters.layout(owner, writer.resource.version)
+        form = self._form.get(owner, writer.resource.version)
         versions = tuple(
             (body["metadata"]["name"], body["metadata"]["resourceVersion"]) for body in existing
         )
         refused = frozenset(writer.refused)
-        wanted = self._wanted(self._devices(existing, versions), layout, refused)
+        wanted = self._wanted(self._devices(existing, versions), form, refused)
         if wanted is None or not self._may_publish():
             return False
         if refused and not any(content.devices for content in wanted):

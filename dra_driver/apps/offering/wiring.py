@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dra_driver.adapters.system import instances
-from dra_driver.apps.node import base, time_slice_probe
+from dra_driver.apps.node import base, slice_form, time_slice_probe
 from dra_driver.apps.offering import inventory, names, offers, per_gpu, publishing
 
 
@@ -51,6 +51,11 @@ class Offering:
             on.client,
             publishing.Identity(config.driver_name, config.node_name),
             wanted=self._offers.wanted,
+            form=slice_form.SliceForm(
+                on.client,
+                avoids=config.scheduler_defects == "avoid",
+                shared=config.shares_any,
+            ),
             may_publish=self._is_newest,
             on_error=on_error,
         )

@@ -3,9 +3,9 @@
 import collections
 import dataclasses
 import enum
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from dra_driver.logic.offering import hazards
 from dra_driver.model import devices, mig, texts
 
 
@@ -168,41 +168,33 @@ def shares(hindrance: str | None, *, looked_at: str) -> Finding:
     )
 
 
-_RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
-_PANICS = {35: 6, 36: 2}
-"""By minor version, the first patch release whose scheduler does not panic at a request for All of
-devices with counters: kubernetes/kubernetes#138989, #138988. 1.34 is not affected (#138990)."""
-_TWICE = {34: None, 35: None, 36: 2}
-"""The first that counts shares of a device with counters: #139211. There is none before 1.36."""
-
-
-def scheduler(git_version: str, *, shares: bool) -> Iterator[Finding]:
+def scheduler(git_version: str, *, needed: bool, shares: bool, avoids: bool) -> Iterator[Finding]:
     """Known defects of the scheduler, where it is as old as the API server, with counters.
 
-    `shares`: many claims may consume devices, too.
+    `needed`: the node has something to offer partitions of. `shares`: many claims may consume
+    devices, too. `avoids`: what is dangerous is not offered.
     """
-    found = _RELEASE.match(git_version)
-    if found is None or found[1] != "1":
-        return
-    check, minor, patch = "kube-scheduler", int(found[2]), int(found[3])
-    if patch < _PANICS.get(minor, 0):
-        yield note(
-            check,
-            git_version,
-            "it panics when a claim asks for All of devices with counters (allocationMode: All), "
-            "again and again while that claim's pod waits; nothing is scheduled meanwhile",
-            f"Kubernetes 1.{minor}.{_PANICS[minor]} or newer; until then --mig-mode static or off "
-            "on all nodes, which offers nothing with counters",
-        )
-    least = _TWICE.get(minor, 0)
-    if shares and (least is None or patch < least):
-        yield note(
-            check,
-            git_version,
-            "it may allocate a partition of a card of which shares are in use, and the other way "
-            "round",
-            "Kubernetes 1.36.2 or newer; until then shares, or partitions, of a card: not both",
-        )
+    check, found = "kube-scheduler", hazards.of(git_version)
+    fixed = "where your kube-scheduler has the correction: --scheduler-defects ignore"
+    if found.counters is not None:
+        cause = f"it {hazards.PANICS}"
+        if avoids:
+            tell = problem if needed else note
+            left_out = f"{cause}; so no partitions are offered"
+            remedy = f"Kubernetes {found.counters} or newer; {fixed}"
+            yield tell(check, git_version, left_out, remedy)
+        else:
+            remedy = f"Kubernetes {found.counters} or newer; until then --scheduler-defects avoid"
+            yield note(check, git_version, cause, remedy)
+    if shares and found.shares_beside is not None:
+        cause = f"it {hazards.TWICE}"
+        least = f"Kubernetes {found.shares_beside} or newer"
+        if avoids:
+            left_out = f"{cause}; so no partitions of cards with shares are offered"
+            yield note(check, git_version, left_out, f"{least}; {fixed}")
+        else:
+            remedy = f"{least}; until then shares, or partitions, of a card: not both"
+            yield note(check, git_version, cause, remedy)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,19 +27,20 @@ _DRIVER_VERSION = re.compile(r"\d{1,19}(\.\d{1,19}){1,2}")
 """Numbers that fit into 64 bits, as those of a semantic version have to."""
 
 
-def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
+def device(gpu: devices.Gpu, *, partitionable: bool = False, lists: bool = False) -> slices.Device:
     """The whole GPU as a device. A fact that is not known is left out, and so is one too long.
 
     No memory is not known memory: some cards whose memory is the system's say 0.
 
-    One that can be had in parts tells how much of each engine it has, as its partitions do.
+    One that can be had in parts tells how much of each engine it has, as its partitions do. With
+    `lists` attributes may be lists.
     """
     facts = {
         "type": "gpu",
         "uuid": gpu.uuid,
         "index": gpu.index,
         "minor": gpu.minor,
-        **_card_facts(gpu),
+        **_card_facts(gpu, lists=lists),
         "migCapable": abilities.cut(gpu),
         "mpsCapable": abilities.mps(gpu),
         "timeSliceCapable": abilities.time_slices(gpu),
@@ -55,7 +56,7 @@ def device(gpu: devices.Gpu, *, partitionable: bool = False) -> slices.Device:
     return slices.Device(gpu.name, _known(facts), capacity)
 
 
-def partition(offer: devices.Offer) -> slices.Device:
+def partition(offer: devices.Offer, *, lists: bool = False) -> slices.Device:
     """A partition as a device; one that exists tells its UUID and its memory slices too."""
     gpu, profile, spot = offer.gpu, offer.profile, offer.spot
     if profile is None or spot is None:
@@ -67,7 +68,7 @@ def partition(offer: devices.Offer) -> slices.Device:
         "profile": profile.name,
         "memorySlices": spot.placement.size,
         "placementStart": spot.placement.start,
-        **_card_facts(gpu),
+        **_card_facts(gpu, lists=lists),
     }
     capacity = {name: _count(number) for name, number in engines(profile).items()}
     if profile.memory_mib:
@@ -103,7 +104,7 @@ def driver_version(text: str | None) -> slices.Version | None:
     return slices.Version(versions.normalize(text))
 
 
-def _card_facts(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
+def _card_facts(gpu: devices.Gpu, *, lists: bool) -> dict[str, slices.AttributeValue | None]:
     """What a partition has in common with its GPU."""
     return {
         "productName": gpu.product_name,
@@ -116,8 +117,13 @@ def _card_facts(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
         "numaNode": gpu.numa_node,
         PCI_BUS_ID: gpu.pci_address,
         PCIE_ROOT: gpu.pcie_root,
-        NUMA_NODE: gpu.numa_node,
+        NUMA_NODE: _near(gpu) if lists and gpu.numa_near else gpu.numa_node,
     }
+
+
+def _near(gpu: devices.Gpu) -> tuple[int, ...] | None:
+    """Its NUMA node, then those as near as can be: a CPU of any of them matches (KEP-6072)."""
+    return None if gpu.numa_node is None else (gpu.numa_node, *gpu.numa_near)
 
 
 def _known(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dra_driver.logic.offering import (
     attributes,
     catalog,
+    hazards,
     packing,
     placements,
     publishing,
@@ -18,6 +19,7 @@ from dra_driver.logic.offering import (
 )
 from dra_driver.model import devices, mig, quantities, slices
 
+_SPLIT = publishing.Form(publishing.Layout.SPLIT)
 COUNTER_SET = "{card}-counter-set"
 """The peer's name of a GPU's counter set."""
 
@@ -51,30 +53,30 @@ class Policy:
 class Listing:
     """What cards offer, whatever is in use: it is made once, and offered after each change.
 
-    `devices` are the devices by name, `sets` the counter sets by the card's name, and `layout` is
-    where those are published. `refused` are marks (`refusals.mark`) of what the server refuses.
+    `devices` are the devices by name, `sets` the counter sets by the card's name, and `form` is how
+    those are written. `refused` are marks (`refusals.mark`) of what the server refuses.
     """
 
     cards: tuple[catalog.Card, ...]
     devices: Mapping[str, slices.Device]
     sets: Mapping[str, publishing.CounterSet]
-    layout: publishing.Layout
+    form: publishing.Form
     refused: Collection[str] = frozenset()
 
 
 def listing(
     cards: Sequence[catalog.Card],
-    layout: publishing.Layout = publishing.Layout.SPLIT,
+    form: publishing.Form = _SPLIT,
     refused: Collection[str] = frozenset(),
 ) -> Listing:
-    """The devices of cards, as an API server takes them that has counters in `layout`.
+    """The devices of cards, as an API server and its schedulers take them.
 
     A card whose counter set is refused offers no partitions, as if there were no counters.
     """
     cards = sorted(cards, key=lambda card: devices.by_number(card.name))
     cards = [
         _without_counters(card)
-        if layout is publishing.Layout.PLAIN or _is_refused(_counter_set(card), refused)
+        if why_uncut(card, form) or _is_refused(_counter_set(card), refused)
         else card
         for card in cards
     ]
@@ -82,7 +84,7 @@ def listing(
         name: device
         for card in cards
         for name, offered in card.offers.items()
-        if not _is_refused(device := _device(card, offered), refused)
+        if not _is_refused(device := _device(card, offered, form), refused)
     }
     if refused:
         cards = [
@@ -92,7 +94,7 @@ def listing(
             for card in cards
         ]
     sets = {card.name: _counter_set(card) for card in cards if card.counters}
-    return Listing(tuple(cards), found, sets, layout, refused)
+    return Listing(tuple(cards), found, sets, form, refused)
 
 
 def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Content, ...]:
@@ -102,9 +104,18 @@ def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Con
     looks for it finds it: as it was, and with a taint if its GPU is gone.
     """
     groups = _Groups(listed, state, policy)
-    if listed.layout is publishing.Layout.COMBINED:
+    if listed.form.layout is publishing.Layout.COMBINED:
         return groups.combined()
     return (*_counter_slices(list(listed.sets.values())), *groups.contents())
+
+
+def why_uncut(card: catalog.Card, form: publishing.Form) -> str:
+    """Why a card that may be cut offers no partitions; empty if it does."""
+    if form.layout is publishing.Layout.PLAIN:
+        return form.reason
+    if card.division is not None and not form.beside_shares:
+        return f"the card has shares, and kube-scheduler {hazards.TWICE}"
+    return ""
 
 
 def is_partition(offered: devices.Offer) -> bool:
@@ -180,8 +191,8 @@ class _Groups:
 
     def _cut(self, found: Sequence[tuple[str, slices.Device]]) -> Iterator[list[slices.Device]]:
         """Chunks that fit a slice. The turns of GPUs go on from one to the next; nobody moves."""
-        if self._listed.layout is publishing.Layout.COMBINED or self._policy.order != "spread":
-            return _by_cards(found, self._listed.layout)
+        if self._listed.form.layout is publishing.Layout.COMBINED or self._policy.order != "spread":
+            return _by_cards(found, self._listed.form.layout)
         return publishing.chunks([device for _, device in found])
 
     def _devices_of(
@@ -267,12 +278,12 @@ class _Groups:
         return _is_refused(device, self._listed.refused)
 
 
-def _device(card: catalog.Card, offered: devices.Offer) -> slices.Device:
+def _device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) -> slices.Device:
     if offered.spot is None:
-        device = attributes.device(offered.gpu, partitionable=bool(card.counters))
+        device = attributes.device(offered.gpu, partitionable=bool(card.counters), lists=form.lists)
         amounts: Mapping[str, int] = card.counters
     else:
-        device = attributes.partition(offered)
+        device = attributes.partition(offered, lists=form.lists)
         amounts = (
             placements.consumption(offered.gpu.profiles, offered.profile, offered.spot.placement)
             if offered.profile is not None and offered.instance is None

@@ -61,6 +61,20 @@ class Content:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """How devices are to be written for the API server, and the schedulers that read them.
+
+    Where counters are published nowhere `reason` tells why. Unless `beside_shares`, a card of which
+    many claims consume devices has no partitions. `lists`: attributes may be lists.
+    """
+
+    layout: Layout
+    reason: str = "the API server takes no counters"
+    beside_shares: bool = True
+    lists: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Owner:
     """Whose slices: the driver on one node. The node UID makes the garbage collector work."""
 
@@ -93,7 +107,11 @@ class Changes:
 
 def chunks(devices: Sequence[slices.Device]) -> Iterator[list[slices.Device]]:
     """The devices in as few slices as they fit in."""
-    restricted = any(device.extra.get(field) for device in devices for field in _RESTRICTING)
+    restricted = any(
+        any(device.extra.get(field) for field in _RESTRICTING)
+        or any(isinstance(value, tuple) for value in device.attributes.values())
+        for device in devices
+    )
     size = MAX_DEVICES_RESTRICTED if restricted else MAX_DEVICES
     for start in range(0, len(devices), size):
         yield list(devices[start : start + size])

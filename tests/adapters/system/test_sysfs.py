@@ -54,6 +54,54 @@ def test_the_numa_node_is_known_if_it_is_a_node(device, tmp_path, content, node)
     assert sysfs.Sysfs(tmp_path).numa_node(ADDRESS) == node
 
 
+def numa(root, distances, sockets):
+    """Nodes with these rows of distances, whose CPU is on that socket; None: it has no CPU."""
+    for node, (row, socket) in enumerate(zip(distances, sockets, strict=True)):
+        path = root / "devices" / "system" / "node" / f"node{node}"
+        path.mkdir(parents=True)
+        (path / "distance").write_text(row + "\n")
+        if socket is not None:
+            topology = path / f"cpu{node}" / "topology"
+            topology.mkdir(parents=True)
+            (topology / "physical_package_id").write_text(f"{socket}\n")
+    (root / "devices" / "system" / "node" / "possible").write_text("0-3\n")
+
+
+NPS2 = ("10 12 32 32", "12 10 32 32", "32 32 10 12", "32 32 12 10")
+SNC3 = ("10 11 13 40", "11 10 11 40", "13 11 10 40", "40 40 40 10")
+
+
+@pytest.mark.parametrize(
+    ("distances", "sockets", "node", "near"),
+    [
+        (NPS2, (0, 0, 1, 1), 2, (3,)),
+        (SNC3, (0, 0, 0, 1), 1, (0, 2)),
+        # The farthest of three is left out.
+        (SNC3, (0, 0, 0, 1), 0, (1,)),
+        # One node for a socket.
+        (("10 21", "21 10"), (0, 1), 0, ()),
+        # Memory without CPUs is on no socket, however near.
+        (("10 14 21", "14 10 28", "21 28 10"), (0, None, 1), 0, ()),
+        # A table that is not that of these nodes tells nothing.
+        (("10 12 32", *NPS2[1:]), (0, 0, 1, 1), 0, ()),
+        (NPS2, (0, 0, 1, 1), 7, ()),
+    ],
+)
+def test_nodes_of_the_same_socket_are_near_by_the_kernel_s_distances(
+    tmp_path, distances, sockets, node, near
+):
+    numa(tmp_path, distances, sockets)
+    assert sysfs.Sysfs(tmp_path).nearest(node) == near
+
+
+def test_a_gpu_knows_the_nodes_near_its_own(device, tmp_path):
+    (device / "numa_node").write_text("3\n")
+    numa(tmp_path, NPS2, (0, 0, 1, 1))
+    gpu = devices.Gpu(0, 0, devices.GpuUuid("GPU-0"), "Tesla T4", ADDRESS)
+    located = sysfs.Sysfs(tmp_path).located(gpu)
+    assert (located.numa_node, located.numa_near) == (3, (2,))
+
+
 def test_a_gpu_is_located(device, tmp_path):
     (device / "numa_node").write_text("1\n")
     gpu = devices.Gpu(

@@ -75,14 +75,16 @@ def test_a_server_that_has_all_is_fine(ask, cluster):
     }
 
 
-def test_a_scheduler_of_a_release_that_panics_is_a_note(ask, new_cluster):
+@pytest.mark.parametrize(("defects", "level"), [("avoid", "PROBLEM"), ("ignore", "NOTE")])
+def test_a_scheduler_of_a_release_that_panics_costs_partitions_or_is_a_note(
+    ask, new_cluster, defects, level
+):
     cluster = new_cluster(kubernetes_version="v1.36.1-sim")
-    found = ask(cluster.kubeconfig)
+    found = ask(cluster.kubeconfig, scheduler_defects=defects)
     told = found["kube-scheduler"]
-    assert (told.level, told.looked_at) == (diagnosis.Level.NOTE, "v1.36.1-sim")
+    assert (told.level, told.looked_at) == (diagnosis.Level[level], "v1.36.1-sim")
     assert "allocationMode: All" in told.cause
     assert told.remedy.startswith("Kubernetes 1.36.2 or newer; ")
-    assert problems(found) == []
 
 
 def test_without_counters_it_has_nothing_to_panic_at(ask, new_cluster):

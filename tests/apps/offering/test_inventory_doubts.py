@@ -95,7 +95,7 @@ class Node:
 
     def published(self):
         cards = self.gpus.snapshot.cards
-        listed = offering.listing(cards, publishing.Layout.SPLIT)
+        listed = offering.listing(cards)
         return publishing.contents(
             offering.offer(listed, offering.State(), offering.Policy(api_cluster.DRIVER))
         )

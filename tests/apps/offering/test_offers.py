@@ -11,7 +11,8 @@ from dra_driver.apps.offering import offers
 from dra_driver.logic.offering import publishing
 from dra_driver.sim.gpus import gpu_operations
 
-SPLIT, PLAIN = publishing.Layout.SPLIT, publishing.Layout.PLAIN
+SPLIT = publishing.Form(publishing.Layout.SPLIT)
+PLAIN = publishing.Form(publishing.Layout.PLAIN)
 
 
 class Scene:
@@ -27,9 +28,9 @@ class Scene:
         )
         self.published = []
 
-    def publish(self, layout=SPLIT):
+    def publish(self, form=SPLIT):
         """The names in publishing order; what is wanted is published."""
-        contents = self.offers.wanted(self.published, layout)
+        contents = self.offers.wanted(self.published, form)
         self.published = [device for content in contents for device in content.devices]
         return [device.name for device in self.published]
 

@@ -9,6 +9,7 @@ import structlog.testing
 
 from dra_driver import errors
 from dra_driver.adapters.kube import informer, kube
+from dra_driver.apps.node import slice_form
 from dra_driver.apps.offering import publishing
 from dra_driver.logic.offering import publishing as logic
 from dra_driver.model import slices
@@ -52,6 +53,7 @@ def in_this_process(cluster, wanted):
         cluster.client,
         publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
         wanted=wanted,
+        form=slice_form.SliceForm(cluster.client, avoids=True, shared=False),
         may_publish=lambda: True,
         on_error=lambda: None,
     )

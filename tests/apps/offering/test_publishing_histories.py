@@ -123,7 +123,9 @@ class Node:
         published = [
             slices.parse_device(one) for body in existing for one in body["spec"].get("devices", ())
         ]
-        listed = offering.listing(world.cards(), self.layout, frozenset(self.writer.refused))
+        listed = offering.listing(
+            world.cards(), publishing.Form(self.layout), frozenset(self.writer.refused)
+        )
         state = offering.State(world.lost(), world.held, published)
         return offering.offer(listed, state, offering.Policy(mig_cards.DRIVER, world.order))
 

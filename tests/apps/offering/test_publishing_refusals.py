@@ -6,6 +6,7 @@ import pytest
 import structlog.testing
 
 from dra_driver.adapters.kube import kube
+from dra_driver.apps.node import slice_form
 from dra_driver.apps.offering import publishing, slice_writer
 from dra_driver.logic.offering import publishing as logic
 from dra_driver.logic.offering import refusals
@@ -37,6 +38,7 @@ class Scene:
             self.client,
             publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
             wanted=self.wanted,
+            form=slice_form.SliceForm(self.client, avoids=True, shared=False),
             may_publish=lambda: True,
             on_error=lambda: None,
         )

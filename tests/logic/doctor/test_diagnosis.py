@@ -164,12 +164,21 @@ PANICS, TWICE = "it panics when a claim asks for All", "it may allocate a partit
         ("no version", True, []),
     ],
 )
-def test_releases_whose_scheduler_has_serious_defects_are_told(release, shares, told):
-    found = list(diagnosis.scheduler(release, shares=shares))
+@pytest.mark.parametrize("avoids", [True, False])
+def test_releases_whose_scheduler_has_serious_defects_are_told(release, shares, told, avoids):
+    found = list(diagnosis.scheduler(release, needed=False, shares=shares, avoids=avoids))
     assert [finding.level for finding in found] == [diagnosis.Level.NOTE for _ in told]
     for finding, beginning in zip(found, told, strict=True):
         assert finding.cause.startswith(beginning)
+        assert ("so no partitions" in finding.cause) is avoids
         assert finding.remedy.startswith("Kubernetes 1.3")
+        assert ("--scheduler-defects ignore" in finding.remedy) is avoids
+
+
+@pytest.mark.parametrize(("needed", "level"), [(True, "PROBLEM"), (False, "NOTE")])
+def test_partitions_that_are_left_out_are_a_problem_where_there_would_be_some(needed, level):
+    found = diagnosis.scheduler("v1.36.1", needed=needed, shares=False, avoids=True)
+    assert [finding.level for finding in found] == [diagnosis.Level[level]]
 
 
 @pytest.mark.parametrize(

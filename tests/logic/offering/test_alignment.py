@@ -16,9 +16,11 @@ CLASSES = [
 ]
 
 
-def gpu(name, node):
-    card = dataclasses.replace(mig_cards.gpu(mig_cards.H100), device=name, numa_node=node)
-    return attributes.device(card)
+def gpu(name, node, *near):
+    card = dataclasses.replace(
+        mig_cards.gpu(mig_cards.H100), device=name, numa_node=node, numa_near=near
+    )
+    return attributes.device(card, lists=True)
 
 
 def fleet(*gpus):
@@ -63,6 +65,11 @@ def test_four_gpus_of_one_numa_node_are_found_among_eight():
     outcome = allocate([aligned(count=4, speed=100)], *fleet(*eight), classes=CLASSES)
     names = [name for _, name in devices_of(outcome)[0]]
     assert names == ["gpu-1", "gpu-3", "gpu-5", "gpu-7", "socket-1", "nic-1"]
+
+
+def test_a_gpu_is_aligned_with_what_is_on_a_node_near_its_own():
+    outcome = allocate([aligned(speed=100)], *fleet(gpu("gpu-0", 0, 1)), classes=CLASSES)
+    assert [name for _, name in devices_of(outcome)[0]] == ["gpu-0", "socket-1", "nic-1"]
 
 
 def test_a_gpu_whose_numa_node_is_not_known_is_aligned_with_nothing():

@@ -132,6 +132,17 @@ def test_what_is_not_known_is_left_out():
     assert device.capacity == {}
 
 
+@pytest.mark.parametrize(
+    ("node", "near", "lists", "told"),
+    [(2, (3,), True, (2, 3)), (2, (3,), False, 2), (2, (), True, 2), (None, (), True, None)],
+)
+def test_near_numa_nodes_are_told_where_attributes_may_be_lists(node, near, lists, told):
+    card = dataclasses.replace(GPU, numa_node=node, numa_near=near)
+    found = attributes.device(card, lists=lists).attributes
+    assert found.get("resource.kubernetes.io/numaNode") == told
+    assert found.get("numaNode") == node
+
+
 def test_numa_node_zero_is_a_node():
     told = attributes.device(dataclasses.replace(GPU, numa_node=0)).attributes
     assert (told["numaNode"], told["resource.kubernetes.io/numaNode"]) == (0, 0)

@@ -14,7 +14,7 @@ SPLIT, COMBINED = publishing.Layout.SPLIT, publishing.Layout.COMBINED
 
 def offer(refused, *, layout=SPLIT, cards=None, **state):
     cards = mig_cards.dynamic("h100-80gb-hbm3:2") if cards is None else cards
-    listed = offering.listing(cards, layout, frozenset(refused))
+    listed = offering.listing(cards, publishing.Form(layout), frozenset(refused))
     return offering.offer(
         listed, offering.State(**state), offering.Policy(mig_cards.DRIVER, may_reorder=False)
     )

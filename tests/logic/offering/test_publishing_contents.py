@@ -4,7 +4,7 @@ import pooled
 import pytest
 
 from dra_driver.logic.offering import publishing
-from dra_driver.model import quantities
+from dra_driver.model import quantities, slices
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,13 @@ def test_a_slice_has_at_most_128_devices_or_64_with_taints_or_counters(count, ex
     assert [len(chunk) for chunk in chunks] == sizes
     names = [item.name for chunk in chunks for item in chunk]
     assert names == [f"gpu-{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize(("value", "sizes"), [((0, 1), [64, 6]), (0, [70])])
+def test_one_list_among_attributes_makes_all_slices_smaller(value, sizes):
+    listed = slices.Device("gpu-69", {"resource.kubernetes.io/numaNode": value}, {})
+    chunks = publishing.chunks([*pooled.devices(69), listed])
+    assert [len(chunk) for chunk in chunks] == sizes
 
 
 def test_one_tainted_device_makes_all_slices_smaller():
