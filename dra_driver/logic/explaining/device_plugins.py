@@ -3,8 +3,8 @@
 import dataclasses
 
 from dra_driver.logic.explaining import targets
-from dra_driver.logic.picturing import extended_resources, snapshots
-from dra_driver.logic.scheduling import placing
+from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.scheduling import device_plugins, extended_resources, placing
 from dra_driver.model import nodes
 
 
@@ -23,21 +23,24 @@ def of(target: targets.Target, node: nodes.Node, snapshot: snapshots.Snapshot) -
     """What of the target's pod is served there; nothing where a node does not tell."""
     if target.extended is None or node.offered is None:
         return Serving()
-    served = set()
-    for resource, count in extended_resources.needs(target.extended).items():
-        offered = node.offered.get(resource)
-        if snapshot.extended.of(resource) is not None and not offered:
-            continue
-        if offered is None:
-            return Serving(obstacle=f"Insufficient {resource}: no device plugin there offers it")
-        used = extended_resources.used(_running(node, snapshot), resource)
-        if offered - used < count:
-            return Serving(
-                obstacle=f"Insufficient {resource}: its device plugin offers {offered}, pods have "
-                f"{used}, the pod needs {count}"
-            )
-        served.add(resource)
-    return Serving(frozenset(served))
+    running = _running(node, snapshot)
+    found = device_plugins.serving(
+        target.extended,
+        snapshot.extended,
+        node.offered,
+        lambda resource: extended_resources.used(running, resource),
+    )
+    obstacle = _told(found.lack[0]) if found.lack else None
+    return Serving(found.resources, obstacle)
+
+
+def _told(lack: device_plugins.Lack) -> str:
+    if lack.offered is None:
+        return f"{lack}: no device plugin there offers it"
+    return (
+        f"{lack}: its device plugin offers {lack.offered}, pods have {lack.used}, "
+        f"the pod needs {lack.wanted}"
+    )
 
 
 def _running(node: nodes.Node, snapshot: snapshots.Snapshot) -> list[snapshots.Json]:

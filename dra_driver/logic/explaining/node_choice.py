@@ -14,8 +14,15 @@ from dra_driver.logic.explaining import (
     refused_configs,
     targets,
 )
-from dra_driver.logic.picturing import extended_resources, snapshots
-from dra_driver.logic.scheduling import allocation, demand, hurdles, placing, scheduling
+from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.scheduling import (
+    allocation,
+    demand,
+    extended_resources,
+    hurdles,
+    placing,
+    scheduling,
+)
 from dra_driver.model import claims, nodes, slices, taints
 
 

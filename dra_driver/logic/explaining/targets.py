@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.logic.picturing import extended_resources, snapshots
-from dra_driver.logic.scheduling import placing
+from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.scheduling import extended_resources, placing
 from dra_driver.model import claims
 
 Json = dict[str, Any]

@@ -7,8 +7,7 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.logic.offering import classes as own_classes
-from dra_driver.logic.picturing import extended_resources
-from dra_driver.logic.scheduling import emulation, placing, pools, usage
+from dra_driver.logic.scheduling import emulation, extended_resources, placing, pools, usage
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dra_driver.logic.scheduling import extended_resources
 from dra_driver.model import nodes, taints
 
 Json = dict[str, Any]
@@ -59,7 +60,7 @@ def parse(body: Json) -> Pod:
         node_labels=spec.get("nodeSelector") or {},
         affinity=affinity.get("requiredDuringSchedulingIgnoredDuringExecution"),
         tolerations=tuple(taints.parse_toleration(item) for item in spec.get("tolerations") or ()),
-        extended_resources=tuple(sorted(_extended_resources(spec))),
+        extended_resources=tuple(sorted(extended_resources.needs(body))),
     )
 
 
@@ -119,23 +120,3 @@ def _claims(spec: Json, status: Json) -> Iterable[PodClaim]:
         # A status without a name says that the pod needs no claim after all.
         elif item["name"] not in made or made[item["name"]] is not None:
             yield PodClaim(item["name"], made.get(item["name"]), template)
-
-
-def _extended_resources(spec: Json) -> set[str]:
-    found = set()
-    for kind in ("initContainers", "containers"):
-        for container in spec.get(kind) or ():
-            resources = container.get("resources") or {}
-            for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):
-                found |= {
-                    name
-                    for name, amount in amounts.items()
-                    if _is_extended(name) and str(amount) != "0"
-                }
-    return found
-
-
-def _is_extended(name: str) -> bool:
-    """Not a native resource, which has no domain or Kubernetes' own."""
-    domain, slash, _ = name.partition("/")
-    return bool(slash) and domain != "kubernetes.io"

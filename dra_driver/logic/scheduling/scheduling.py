@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dra_driver.logic.scheduling import (
     allocation,
     demand,
+    device_plugins,
     emulation,
     placing,
     pools,
@@ -35,10 +36,15 @@ class View:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the pod goes; `allocations` are for its claims that had none, in their order."""
+    """Where the pod goes; `allocations` are for its claims that had none, in their order.
+
+    The last is for the claim of its extended resources, if there is to be one: for all of them but
+    `served`, which the device plugins of the node give.
+    """
 
     node: str
     allocations: Allocations
+    served: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,27 +60,36 @@ class Refusal:
 
 
 def place(
-    pod: placing.Pod, of_pod: Sequence[claims.ResourceClaim], view: View
+    pod: placing.Pod,
+    of_pod: Sequence[claims.ResourceClaim],
+    view: View,
+    extended: device_plugins.Demand | None = None,
 ) -> Placement | Refusal:
     """The first node that fits; with `firstAvailable` requests the one that meets them best.
 
-    `of_pod` are the pod's claims, allocated or not. As in kube-scheduler, an error on any node that
-    is looked at stops the pod, whether another fits or not, and so on a node that the devices of
-    the pod's claims cannot be used from.
+    `of_pod` are the pod's claims, allocated or not, `extended` what it asks for beside them. As in
+    kube-scheduler, an error on any node that is looked at stops the pod, whether another fits or
+    not, and so on a node that the devices of the pod's claims cannot be used from.
     """
     pending = [claim for claim in of_pod if claim.allocation is None]
     try:
         plan = demand.plan(pending, view.classes)
-        return _Search(plan, of_pod, view).place(pod)
+        return _Search(plan, of_pod, view, extended).place(pod)
     except demand.Aborted as error:
         return Refusal(str(error))
 
 
 class _Search:
     def __init__(
-        self, plan: demand.Plan, of_pod: Sequence[claims.ResourceClaim], view: View
+        self,
+        plan: demand.Plan,
+        of_pod: Sequence[claims.ResourceClaim],
+        view: View,
+        extended: device_plugins.Demand | None,
     ) -> None:
-        self._plan, self._of_pod, self._view = plan, of_pod, view
+        self._named, self._of_pod, self._view, self._extended = plan, of_pod, view, extended
+        self._served: dict[str, frozenset[str]] = {}
+        self._plans: dict[frozenset[str], demand.Plan] = {}
         self._prefers = any(len(choices) > 1 for item in plan for choices in item.requests)
         self._verdicts: dict[str, unschedulable.Verdict] = {}
         self._blocking: set[claims.ClaimUid] = set()
@@ -89,7 +104,8 @@ class _Search:
                 continue
             fitting += 1
             if best is None or outcome.score > best[0]:
-                best = outcome.score, Placement(node.name, outcome.allocations or ())
+                served = self._served.get(node.name, frozenset())
+                best = outcome.score, Placement(node.name, outcome.allocations or (), served)
             if fitting >= _enough(len(self._view.nodes)):
                 break
             if fitting == 1 and not self._prefers and not self._may_fail(open_nodes[number:]):
@@ -103,14 +119,33 @@ class _Search:
     def _open(self, pod: placing.Pod) -> Iterator[nodes.Node]:
         """The nodes that may run the pod."""
         for node in self._view.nodes:
-            if (reason := placing.obstacle(pod, node)) is None:
+            if (reason := placing.obstacle(pod, node) or self._lack(node)) is None:
                 yield node
             else:
                 self._verdicts[node.name] = reason
 
+    def _lack(self, node: nodes.Node) -> str | None:
+        """What the node's device plugins lack of the pod's extended resources."""
+        if self._extended is None:
+            return None
+        found = self._extended.on(node)
+        self._served[node.name] = found.resources
+        return ", ".join(map(str, found.lack)) or None
+
+    def _plan(self, node: nodes.Node) -> demand.Plan:
+        """What is asked for as claims there; that of the extended resources comes last."""
+        if self._extended is None:
+            return self._named
+        served = self._served[node.name]
+        if served not in self._plans:
+            own = self._extended.claim(served)
+            made = demand.plan([own], self._view.classes) if own is not None else ()
+            self._plans[served] = (*self._named, *made)
+        return self._plans[served]
+
     def _fit(self, node: nodes.Node) -> allocation.Outcome | None:
         outcome = allocation.allocate(
-            self._plan,
+            self._plan(node),
             node=node,
             inventory=self._view.inventory,
             in_use=self._view.in_use,
@@ -129,14 +164,14 @@ class _Search:
     def _may_fail(self, others: Sequence[nodes.Node]) -> bool:
         """Whether one of the nodes may have an error that stops the pod."""
         return any(
-            allocation.may_fail(self._plan, node=node, inventory=self._view.inventory)
+            allocation.may_fail(self._plan(node), node=node, inventory=self._view.inventory)
             for node in others
         )
 
     def _shortfalls(self, node: nodes.Node) -> allocation.Shortfalls:
         """Worked out only once no node is left: most pods fit on some node."""
         return allocation.diagnose(
-            self._plan,
+            self._plan(node),
             node=node,
             inventory=self._view.inventory,
             in_use=self._view.in_use,

@@ -5,7 +5,8 @@ from explain_scene import DRIVER, claim, device_class, explain, gpu, held, node,
 
 from dra_driver import errors
 from dra_driver.logic.explaining import explaining, targets
-from dra_driver.logic.picturing import extended_resources, snapshots
+from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.scheduling import extended_resources
 
 GPU = "example.com/gpu"
 SERVING = device_class(extendedResourceName=GPU)
@@ -28,93 +29,6 @@ def asking(*containers, **spec):
 
 def offering(name, count, resource=GPU):
     return node(name) | {"status": {"allocatable": {resource: f"{count}", "cpu": "4"}}}
-
-
-class TestTheClaimThatIsMade:
-    CLASSES = extended_resources.Classes({GPU: "gpu", "example.com/part": "mig"}, {"gpu", "mig"})
-
-    def requests(self, *containers, init=(), leave=()):
-        body = asking(*containers, initContainers=list(init))
-        body["metadata"]["namespace"] = "default"
-        made = extended_resources.claim(body, self.CLASSES, leave)
-        return [
-            (one["name"], one["exactly"]["deviceClassName"], one["exactly"]["count"])
-            for one in (made["spec"]["devices"]["requests"] if made else ())
-        ]
-
-    def test_has_a_request_for_each_container_and_resource(self):
-        both = {"cpu": "1", GPU: "2", "example.com/part": "1", "zone.example.com/x": "1"}
-        first = {"name": "first", "resources": {"requests": both}}
-        assert self.requests(first, container("second", 3)) == [
-            ("container-0-request-1", "gpu", 2),
-            ("container-0-request-2", "mig", 1),
-            ("container-1-request-1", "gpu", 3),
-        ]
-
-    def test_serves_the_resource_that_every_class_has_by_its_own_name(self):
-        resource = f"{extended_resources.IMPLICIT}mig"
-        assert self.requests(container(resource=resource)) == [("container-0-request-1", "mig", 1)]
-        assert self.requests(container(resource=f"{resource}s")) == []
-
-    def test_lends_init_containers_what_later_ones_get(self):
-        assert self.requests(container(count=2), init=[container("i", 2)]) == [
-            ("container-1-request-1", "gpu", 2)
-        ]
-
-    def test_has_more_for_an_init_container_that_needs_more_and_the_most_of_several(self):
-        init = [container("one", 3), container("two", 5), container("three", 4)]
-        assert self.requests(container(count=2), init=init) == [
-            ("container-1-request-1", "gpu", 3),
-            ("container-3-request-1", "gpu", 2),
-        ]
-
-    def test_lends_nothing_of_a_sidecar_that_runs_already(self):
-        init = [container("side", 1, restartPolicy="Always"), container("i", 2)]
-        assert self.requests(container(count=1), init=init) == [
-            ("container-0-request-1", "gpu", 1),
-            ("container-1-request-1", "gpu", 1),
-            ("container-2-request-1", "gpu", 1),
-        ]
-
-    def test_leaves_out_what_a_device_plugin_serves_and_what_is_none(self):
-        assert self.requests(container(), leave=[GPU]) == []
-        assert self.requests(container(count=0)) == []
-
-
-class TestWhichClassServes:
-    def served_by(self, *classes):
-        return extended_resources.classes(classes).of(GPU)
-
-    def made(self, name, at=None):
-        body = device_class(name=name, extendedResourceName=GPU)
-        body["metadata"] |= {"creationTimestamp": at} if at else {}
-        return body
-
-    def test_of_two_the_newer_one(self):
-        old, new = self.made("a", "2026-01-01T00:00:00Z"), self.made("b", "2026-02-01T00:00:00Z")
-        assert self.served_by(new, old) == self.served_by(old, new) == "b"
-
-    def test_of_two_as_old_that_with_the_lower_name(self):
-        assert self.served_by(self.made("b"), self.made("a")) == "a"
-
-    def test_none_without_the_name(self):
-        assert self.served_by(device_class()) is None
-
-
-class TestHowMuchAPodNeeds:
-    @pytest.mark.parametrize(
-        ("init", "count"),
-        [
-            ([], 3),
-            ([container("i", 2)], 3),
-            ([container("i", 5)], 5),
-            ([container("side", 2, restartPolicy="Always")], 5),
-            ([container("side", 2, restartPolicy="Always"), container("i", 4)], 6),
-        ],
-    )
-    def test_is_what_runs_at_a_time_at_most(self, init, count):
-        body = asking(container(count=1), container("more", 2), initContainers=init)
-        assert extended_resources.needs(body) == {GPU: count}
 
 
 class TestBeforeItIsScheduled:

@@ -1,12 +1,15 @@
 """Extended resources (`nvidia.com/gpu: 1`) that the scheduler serves with a claim of its own.
 
 Source: Kubernetes 1.36 `pkg/scheduler/framework/plugins/dynamicresources/
-extendeddynamicresources.go`, without the order in which it names what init containers share.
+extendeddynamicresources.go`.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from dra_driver import errors
+from dra_driver.model import quantities
 
 Json = dict[str, Any]
 
@@ -32,13 +35,30 @@ class Classes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Request:
-    """What a container asks for, and the name of the claim's request that gives it."""
+class Use:
+    """A request of the claim whose devices a container gets, for one of its resources."""
 
     container: str
     resource: str
+    request: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Request:
     name: str
+    resource: str
     count: int
+
+
+def is_extended(resource: str) -> bool:
+    """Not a resource of Kubernetes itself, but for the names that classes have without asking.
+
+    Source: Kubernetes 1.36 `pkg/scheduler/util`, IsDRAExtendedResourceName.
+    """
+    if resource.startswith(IMPLICIT):
+        return True
+    native = "/" not in resource or "kubernetes.io/" in resource
+    return not native and not resource.startswith("requests.")
 
 
 def classes(bodies: Iterable[Json]) -> Classes:
@@ -93,10 +113,32 @@ def mappings(pod: Json, served_by: Classes) -> tuple[str, ...]:
         (each["requestName"], each["resourceName"], each["containerName"])
         for each in status.get("requestMappings") or ()
     ]
-    planned = [(one.name, one.resource, one.container) for one in _requests(pod, served_by, ())]
+    planned = [(one.request, one.resource, one.container) for one in uses(pod, served_by)]
     return tuple(
         f"request {name} is {resource} of container {container}"
         for name, resource, container in made or sorted(planned)
+    )
+
+
+def uses(pod: Json, served_by: Classes, leave: Collection[str] = ()) -> tuple[Use, ...]:
+    """Which container gets what of the claim that `claim` gives, in the order of the pod's status.
+
+    An init container that ends has what those after it get, and a request of its own for the rest.
+    """
+    return tuple(use for part in _parts(pod, served_by, leave) for use in part[1])
+
+
+def requests_of(pod: Json, container: Json) -> tuple[str, ...]:
+    """The requests of the pod's claim whose devices a container gets, by the pod's status.
+
+    Source: Kubernetes 1.36 `pkg/kubelet/cm/dra/manager.go`, GetResources.
+    """
+    status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    amounts = _amounts(container)
+    return tuple(
+        each["requestName"]
+        for each in status.get("requestMappings") or ()
+        if each["containerName"] == container["name"] and each["resourceName"] in amounts
     )
 
 
@@ -105,7 +147,8 @@ def claim(pod: Json, served_by: Classes, leave: Collection[str] = ()) -> Json | 
 
     `leave` are resources that the node's device plugin serves.
     """
-    requests = sorted(_requests(pod, served_by, leave), key=lambda one: one.name)
+    parts = _parts(pod, served_by, leave)
+    requests = sorted((one for part in parts for one in part[0]), key=lambda one: one.name)
     if not requests:
         return None
     metadata, name = pod["metadata"], f"{pod['metadata']['name']}-extended-resources-*"
@@ -134,39 +177,72 @@ def claim(pod: Json, served_by: Classes, leave: Collection[str] = ()) -> Json | 
     }
 
 
-def _requests(pod: Json, served_by: Classes, leave: Collection[str]) -> Iterator[Request]:
-    spec = pod.get("spec") or {}
+_Part = tuple[Sequence[_Request], Sequence[Use]]
+"""The requests for one resource, and who uses them."""
+
+
+def _parts(pod: Json, served_by: Classes, leave: Collection[str]) -> Iterator[_Part]:
+    for resource in needs(pod):
+        if resource not in leave and served_by.of(resource) is not None:
+            yield _part(pod.get("spec") or {}, resource)
+
+
+def _part(spec: Json, resource: str) -> _Part:
     init = list(spec.get("initContainers") or ())
     listed = [*init, *(spec.get("containers") or ())]
-    for resource in sorted(needs(pod)):
-        if resource in leave or served_by.of(resource) is None:
+    lasting: dict[int, _Request] = {}
+    used: list[Use] = []
+    for index, container in enumerate(listed):
+        lasts = index >= len(init) or _is_sidecar(container)
+        if lasts and (asked := _request(container, index, resource)) is not None:
+            lasting[index] = asked
+            used.append(Use(container["name"], resource, asked.name))
+    passing: list[_Request] = []
+    for index, container in enumerate(init):
+        asked = None if _is_sidecar(container) else _request(container, index, resource)
+        if asked is None:
             continue
-        lasting: list[tuple[int, Request]] = []
-        passing: list[Request] = []
-        for index, container in enumerate(listed):
-            if index >= len(init) or _is_sidecar(container):
-                lasting += [(index, one) for one in _request(container, index, resource, 0)]
-        for index, container in enumerate(init):
-            if not _is_sidecar(container):
-                # What later containers get is free until they start.
-                free = sum(one.count for at, one in lasting if at >= index)
-                passing += _request(container, index, resource, free)
-        yield from (one for _, one in lasting)
-        # They run one after the other: the largest is enough for all.
-        yield from sorted(passing, key=lambda one: -one.count)[:1]
+        # What later containers get is free until they start.
+        later = [one for at, one in lasting.items() if at >= index]
+        lent, rest = _lent(later, asked.count)
+        used += [Use(container["name"], resource, one.name) for one in lent]
+        if rest:
+            passing.append(dataclasses.replace(asked, count=rest))
+            used.append(Use(container["name"], resource, asked.name))
+    # They run one after the other: the largest is enough for all.
+    most = max(passing, key=lambda one: one.count, default=None)
+    own = {one.name for one in passing}
+    if most is not None:
+        used = [
+            dataclasses.replace(use, request=most.name) if use.request in own else use
+            for use in used
+        ]
+    return ([most] if most is not None else []) + list(lasting.values()), used
 
 
-def _request(container: Json, index: int, resource: str, free: int) -> Iterator[Request]:
-    amounts = _requested(container)
-    count = _count(amounts.get(resource)) - free
-    if count > 0:
-        place = sorted(amounts).index(resource)
-        name = f"container-{index}-request-{place}"
-        yield Request(container["name"], resource, name, count)
+def _lent(later: Iterable[_Request], count: int) -> tuple[list[_Request], int]:
+    """Of these requests those that `count` devices take, and how many devices they lack."""
+    lent = []
+    for one in later:
+        if count <= 0:
+            break
+        lent.append(one)
+        count -= one.count
+    return lent, max(count, 0)
+
+
+def _request(container: Json, index: int, resource: str) -> _Request | None:
+    """What the container asks for of the resource, if it does."""
+    count = _amounts(container).get(resource, 0)
+    if not count:
+        return None
+    place = sorted(_requested(container)).index(resource)
+    return _Request(f"container-{index}-request-{place}", resource, count)
 
 
 def _amounts(container: Json) -> dict[str, int]:
-    found = {name: _count(text) for name, text in _requested(container).items() if "/" in name}
+    listed = _requested(container).items()
+    found = {name: _count(text) for name, text in listed if is_extended(name)}
     return {name: count for name, count in found.items() if count}
 
 
@@ -179,9 +255,10 @@ def _requested(container: Json) -> dict[str, Any]:
 def _count(text: Any) -> int:
     """A whole number; 0 for what extended resources cannot be."""
     try:
-        return int(str(text))
-    except ValueError:
+        amount = quantities.parse(str(text)).exact
+    except errors.Rejected:
         return 0
+    return amount if isinstance(amount, int) and amount > 0 else 0
 
 
 def _is_sidecar(container: Json) -> bool:
