@@ -8,7 +8,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from dra_driver.sim.api.kinds import fields, strategies, syntax
+from dra_driver.sim.api.kinds import fields, pod_resources, resource_gates, strategies, syntax
 
 Json = dict[str, Any]
 
@@ -103,6 +103,7 @@ def _prepare_pod(write: strategies.Write) -> None:
         held = {toleration.get("key") for toleration in tolerations}
         tolerations += [dict(item) for item in _NOT_READY_TOLERATIONS if item["key"] not in held]
         write.new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    resource_gates.drop_disabled(write, resource_gates.POD)
 
 
 def _default_requests(resources: Json) -> None:
@@ -130,7 +131,9 @@ def _qos_class(spec: Json) -> str:
 def _validate_pod(write: strategies.Write) -> fields.Errors:
     spec = write.new["spec"]
     if write.old is not None:
-        return [] if write.status else _pod_update_errors(spec, write.old["spec"])
+        if write.status:
+            return pod_resources.status_errors(write.new)
+        return _pod_update_errors(spec, write.old["spec"])
     found = [
         *fields.distinct(
             spec.get("resourceClaims"),
@@ -159,7 +162,9 @@ def _container_errors(container: Json, path: str, claims: set[Any]) -> fields.Er
     found = syntax.required_label(container.get("name"), f"{path}.name")
     if not container.get("image"):
         found.append(fields.required(f"{path}.image"))
-    used = (container.get("resources") or {}).get("claims") or ()
+    resources = container.get("resources") or {}
+    found += pod_resources.amount_errors(resources, f"{path}.resources")
+    used = resources.get("claims") or ()
     place = f"{path}.resources.claims"
 
     def check(claim: Json, where: str) -> fields.Errors:

@@ -107,7 +107,13 @@ _POD = record(
         conditions=list_of(OBJECT),
         containerStatuses=list_of(OBJECT),
         resourceClaimStatuses=list_of(record(name=STRING, resourceClaimName=STRING)),
-        extendedResourceClaimStatus=OBJECT,
+        extendedResourceClaimStatus=record(
+            "The claim that the scheduler made for extended resources.",
+            resourceClaimName=STRING,
+            requestMappings=list_of(
+                record(containerName=STRING, resourceName=STRING, requestName=STRING)
+            ),
+        ),
     ),
 )
 _NODE = record(

@@ -1,6 +1,7 @@
-"""Fields of `resource.k8s.io` behind a feature gate: dropped while it is off, unless in use.
+"""Fields for DRA behind a feature gate: dropped while it is off, unless in use.
 
-Sources: Kubernetes 1.36, `pkg/registry/resource/*/strategy.go`, `pkg/api/resourceclaimspec`.
+Sources: Kubernetes 1.36, `pkg/registry/resource/*/strategy.go`, `pkg/api/resourceclaimspec`,
+`pkg/api/pod/util.go`.
 """
 
 import copy
@@ -205,3 +206,10 @@ def _class_extended(body: Json) -> bool:
 
 
 CLASS: Mapping[str, Drop] = MappingProxyType({EXTENDED_RESOURCE: _class_extended})
+
+
+def _pod_extended(body: Json) -> bool:
+    return _pop((body.get("status") or {},), "extendedResourceClaimStatus")
+
+
+POD: Mapping[str, Drop] = MappingProxyType({EXTENDED_RESOURCE: _pod_extended})
