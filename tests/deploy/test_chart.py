@@ -307,7 +307,7 @@ def test_the_classes_are_the_driver_s_and_whole_gpus_are_an_extended_resource_in
         found = made.pop(body["metadata"]["name"])
         assert found["apiVersion"] == body["apiVersion"]
         assert found["spec"]["selectors"] == body["spec"]["selectors"]
-        extended = {"extendedResourceName": "nvidia.com/gpu"}
+        extended = {"extendedResourceName": classes.EXTENDED_RESOURCE}
         whole = body["metadata"]["name"] == "gpu.nvidia.com"
         assert found["spec"] == body["spec"] | (extended if whole else {})
     assert made == {}

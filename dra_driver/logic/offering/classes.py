@@ -9,18 +9,23 @@ from dra_driver.model import sharing
 
 Json = dict[str, Any]
 
+EXTENDED_RESOURCE = "nvidia.com/gpu"
+"""What the class of whole GPUs serves as the chart makes it, if nothing else is set."""
 NO_VFIO = "this version of the driver offers no VFIO devices"
 """Why no device is of the class for them."""
 
 
-def device_classes(driver_name: str) -> tuple[Json, ...]:
+def device_classes(driver_name: str, *, whole_gpus: str | None = None) -> tuple[Json, ...]:
     """The classes, as `resource.k8s.io/v1` objects.
+
+    `whole_gpus` is the extended resource that the class of whole GPUs serves, if it serves one.
 
     First those of one type of device each, then those that tell devices which many claims consume
     from others.
     """
     return tuple(
-        _device_class(driver_name, name, each) for name, each in _conditions(driver_name).items()
+        _device_class(driver_name, name, each, whole_gpus if name == driver_name else None)
+        for name, each in _conditions(driver_name).items()
     )
 
 
@@ -58,7 +63,8 @@ def _conditions(driver_name: str) -> dict[str, str]:
     }
 
 
-def _device_class(driver_name: str, name: str, expression: str) -> Json:
+def _device_class(driver_name: str, name: str, expression: str, resource: str | None) -> Json:
+    serves = {"extendedResourceName": resource} if resource is not None else {}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -66,6 +72,7 @@ def _device_class(driver_name: str, name: str, expression: str) -> Json:
         "spec": {
             "selectors": [
                 {"cel": {"expression": f"device.driver == '{driver_name}' && {expression}"}}
-            ]
+            ],
+            **serves,
         },
     }

@@ -17,8 +17,6 @@ Key = tuple[str, str]
 GROUP = "resource.k8s.io/"
 DRIVER = "gpu.nvidia.com"
 """Whose classes stand in where a snapshot has none."""
-EXTENDED_RESOURCE = "nvidia.com/gpu"
-"""What its class of whole GPUs serves, as the chart makes it."""
 
 MOST_PODS = 4
 """Pods of a claim that a message names."""
@@ -191,10 +189,8 @@ def _classes(bodies: Iterable[Json], notes: list[str]) -> Mapping[str, claims.De
 
 
 def _extended(bodies: Collection[Json]) -> extended_resources.Classes:
-    if bodies:
-        return extended_resources.classes(bodies)
-    names = {body["metadata"]["name"] for body in own_classes.device_classes(DRIVER)}
-    return extended_resources.Classes({EXTENDED_RESOURCE: DRIVER}, names)
+    own = own_classes.device_classes(DRIVER, whole_gpus=own_classes.EXTENDED_RESOURCE)
+    return extended_resources.classes(bodies or own)
 
 
 def _nodes(

@@ -209,7 +209,7 @@ class Cluster:
         self._api.write_kubeconfig(self.kubeconfig)
         self.client = kube.Client(kubeconfig=self.kubeconfig, user_agent="dra-driver demo")
         self._stack.callback(self.client.close)
-        for body in classes.device_classes(DRIVER_NAME):
+        for body in classes.device_classes(DRIVER_NAME, whole_gpus=classes.EXTENDED_RESOURCE):
             self.client.create(kube.CLASSES, body)
         self._scheduler = scheduler.Scheduler(self._part_client("scheduler"), self._behaviour)
         controller = claim_controller.ClaimController(self._part_client("claim-controller"))

@@ -41,6 +41,13 @@ def test_the_names_are_those_of_all_classes(driver):
     assert classes.names(driver) == {body["metadata"]["name"] for body in made}
 
 
+def test_only_that_of_whole_gpus_serves_an_extended_resource_if_one_is_named():
+    made = classes.device_classes("gpu.example.com", whole_gpus="example.com/gpu")
+    serving = {body["metadata"]["name"]: body["spec"].get("extendedResourceName") for body in made}
+    assert serving.pop("gpu.example.com") == "example.com/gpu"
+    assert set(serving.values()) == {None}
+
+
 def test_a_driver_whose_name_does_not_begin_with_gpu_has_the_type_in_front_of_it():
     names = list(classes.types("nvidia.example.com"))
     assert names == ["nvidia.example.com", "mig.nvidia.example.com", "vfio.nvidia.example.com"]
