@@ -2,8 +2,7 @@
 
 Unlike the kubelet's it is not kept on disk, and a claim that is being unprepared is not given to
 another pod, which has to wait; the kubelet gives it, and the pod fails once before it gets it.
-Claims of extended resources are not looked at. Source: Kubernetes 1.36,
-`pkg/kubelet/cm/dra/manager.go`.
+Source: Kubernetes 1.36, `pkg/kubelet/cm/dra/manager.go`.
 """
 
 import dataclasses
@@ -19,11 +18,16 @@ from dra_driver.sim.cluster import plugins
 Json = dict[str, object]
 
 
+EXTENDED = ""
+"""No claim of a pod's own has this name."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodClaims:
     """The claims of one pod, by the name that the pod has for them.
 
-    The name of a claim is None while it is not made yet, and empty where the pod needs none.
+    The name of a claim is None while it is not made yet, and empty where the pod needs none. What
+    the scheduler made for extended resources is called `EXTENDED`.
     """
 
     namespace: str

@@ -25,6 +25,7 @@ from dra_driver.logic.cel import selection
 from dra_driver.logic.offering import classes
 from dra_driver.logic.scheduling import emulation
 from dra_driver.model import mps
+from dra_driver.sim.api.kinds import resource_gates
 from dra_driver.sim.api.serving import access, options, server
 from dra_driver.sim.cluster import claim_controller, kubelet, runtime, scheduler
 from dra_driver.sim.gpus import gpu_state, host_nvidia_smi
@@ -211,7 +212,11 @@ class Cluster:
         self._stack.callback(self.client.close)
         for body in classes.device_classes(DRIVER_NAME, whole_gpus=classes.EXTENDED_RESOURCE):
             self.client.create(kube.CLASSES, body)
-        self._scheduler = scheduler.Scheduler(self._part_client("scheduler"), self._behaviour)
+        self._scheduler = scheduler.Scheduler(
+            self._part_client("scheduler"),
+            self._behaviour,
+            extended=self._api.is_on(resource_gates.EXTENDED_RESOURCE),
+        )
         controller = claim_controller.ClaimController(self._part_client("claim-controller"))
         for part in (controller, self._scheduler):
             part.start()

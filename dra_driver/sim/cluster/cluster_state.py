@@ -110,6 +110,11 @@ class ClusterState:
         with self._lock:
             return uid in self._placed
 
+    def node_of(self, uid: str) -> str | None:
+        """The node of a pod, as long as it runs there; None if it has none."""
+        with self._lock:
+            return self._placed.get(uid)
+
     def view(self) -> scheduling.View:
         """The cluster now; nodes with the fewest pods first, then by name."""
         with self._lock:

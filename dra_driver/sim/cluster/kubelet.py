@@ -18,6 +18,7 @@ from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import informer, kube
+from dra_driver.logic.scheduling import extended_resources
 from dra_driver.sim.cluster import claim_cache, events, plugins, runtime
 
 Json = dict[str, Any]
@@ -298,25 +299,33 @@ def _pod_claims(pod: Json) -> claim_cache.PodClaims:
         item["name"]: item.get("resourceClaimName") or ""
         for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
     }
+    names = {
+        item["name"]: item.get("resourceClaimName") or statuses.get(item["name"])
+        for item in pod["spec"].get("resourceClaims") or ()
+    }
+    if (made := extended_resources.claim_name(pod)) is not None:
+        names[claim_cache.EXTENDED] = made
     return claim_cache.PodClaims(
-        namespace=pod["metadata"]["namespace"],
-        pod_uid=pod["metadata"]["uid"],
-        names={
-            item["name"]: item.get("resourceClaimName") or statuses.get(item["name"])
-            for item in pod["spec"].get("resourceClaims") or ()
-        },
+        namespace=pod["metadata"]["namespace"], pod_uid=pod["metadata"]["uid"], names=names
     )
 
 
 def _container(
     pod: Json, container: Json, prepared: Mapping[str, claim_cache.PreparedClaim]
 ) -> runtime.Container:
-    used = (container.get("resources") or {}).get("claims") or ()
+    used = [
+        (use["name"], use.get("request"))
+        for use in (container.get("resources") or {}).get("claims") or ()
+    ]
+    used += [
+        (claim_cache.EXTENDED, request)
+        for request in extended_resources.requests_of(pod, container)
+    ]
     cdi_ids = [
         cdi_id
-        for use in used
-        if use["name"] in prepared
-        for cdi_id in prepared[use["name"]].cdi_ids(use.get("request"))
+        for name, request in used
+        if name in prepared
+        for cdi_id in prepared[name].cdi_ids(request)
     ]
     return runtime.Container(
         pod_uid=pod["metadata"]["uid"],

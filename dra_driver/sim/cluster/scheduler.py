@@ -5,6 +5,7 @@ reservedFor, one status update for allocation and reservation). Not followed: CP
 preemption, volumes, spreading beyond the number of pods of a node.
 """
 
+import dataclasses
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,14 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import informer, kube
 from dra_driver.logic.scheduling import binding, emulation, placing, scheduling
 from dra_driver.model import claims
-from dra_driver.sim.cluster import claim_status, cluster_state, events, work_queue, worker
+from dra_driver.sim.cluster import (
+    claim_status,
+    cluster_state,
+    events,
+    extended_claims,
+    work_queue,
+    worker,
+)
 
 Json = dict[str, Any]
 Key = cluster_state.Key
@@ -27,6 +35,10 @@ class _Unschedulable(Exception):  # noqa: N818 - the reason of the pod's conditi
     """No node takes the pod now; the text is the condition's message, if there is any."""
 
 
+class _NotReady(_Unschedulable):
+    """The pod has its devices, and they are not ready to be used yet."""
+
+
 class Scheduler:
     """A thread that gives nodes to pods, one pod after another.
 
@@ -35,9 +47,16 @@ class Scheduler:
     """
 
     def __init__(
-        self, client: kube.Client, behaviour: emulation.Emulation = emulation.FIXED
+        self,
+        client: kube.Client,
+        behaviour: emulation.Emulation = emulation.FIXED,
+        *,
+        extended: bool = True,
     ) -> None:
-        """Nothing is started. `behaviour` are defects of a Kubernetes release to reproduce."""
+        """Nothing is started. `behaviour` are defects of a Kubernetes release to reproduce.
+
+        `extended` is the gate DRAExtendedResource: claims are made for extended resources.
+        """
         self._client = client
         self._log = telemetry.logger("scheduler")
         self._events = events.Recorder(client, "default-scheduler")
@@ -55,6 +74,10 @@ class Scheduler:
                 (kube.NODES, self._state.on_node),
                 (kube.CLASSES, self._state.on_class),
             )
+        )
+        known = extended_claims.Known(self._state, self._pods, self._claims, classes)
+        self._extended = extended_claims.ExtendedClaims(
+            client, known, on_written=self._written, enabled=extended
         )
         # Pods last: by then most of what they need is known.
         informers = [self._slices, classes, self._nodes, self._claims, self._pods]
@@ -82,6 +105,8 @@ class Scheduler:
         self._state.on_pod(kind, body)
         if kind != cluster_state.DELETED and placing.is_pending(body):
             self._queue.put(_key(body))
+        elif self._extended.gave_back(kind, body):
+            self._move()
 
     def _on_claim(self, kind: str, body: Json) -> None:
         if self._state.on_claim(kind, body):
@@ -128,7 +153,8 @@ class Scheduler:
         except _Unschedulable as reason:
             if reason.args:
                 self._tell(body, str(reason))
-            names = frozenset(item.claim for item in pod.claims if item.claim is not None)
+            listed = [*(item.claim for item in pod.claims), self._extended.name_of(body)]
+            names = frozenset(name for name in listed if name is not None)
             with self._lock:
                 if self._moves == moves:
                     self._parked[key] = names
@@ -136,14 +162,25 @@ class Scheduler:
             self._queue.put(key)
 
     def _schedule(self, pod: placing.Pod, body: Json) -> None:
-        if pod.extended_resources:
-            raise _Unschedulable(
-                f"containers ask for {', '.join(pod.extended_resources)}: extended resources are "
-                "not served by the embedded cluster; use spec.resourceClaims"
-            )
         bodies = [self._claim(pod, item) for item in pod.claims]
+        try:
+            self._place(pod, body, bodies)
+        except _NotReady:
+            # So the claim of its extended resources is kept.
+            raise
+        except BaseException:
+            self._extended.drop(body)
+            raise
+
+    def _place(self, pod: placing.Pod, body: Json, bodies: list[Json]) -> None:
+        view, kept = self._state.view(), self._extended.kept(body)
+        if kept is not None:
+            bodies = [*bodies, kept.claim]
+            there = tuple(node for node in view.nodes if node.name == kept.node)
+            view = dataclasses.replace(view, nodes=there)
+        wanted = self._extended.demand(body, view.nodes) if kept is None else None
         parsed = [_parse(item) for item in bodies]
-        found = scheduling.place(pod, parsed, self._state.view())
+        found = scheduling.place(pod, parsed, view, wanted)
         if isinstance(found, scheduling.Refusal):
             self._unblock(pod, bodies, found)
             raise _Unschedulable(found.message)
@@ -153,6 +190,8 @@ class Scheduler:
             new = next(allocations) if claim.allocation is None else None
             reserved.append(claim_status.reserve(self._client, item, new, body))
             self._written(reserved[-1])
+        if wanted is not None and (made := self._extended.make(body, found, wanted)) is not None:
+            reserved.append(made)
         self._check_ready(pod, reserved)
         self._bind(pod, body, found.node)
 
@@ -166,7 +205,7 @@ class Scheduler:
                 self._release_own(pod, claim)
                 raise _Unschedulable(f"device failed to become ready: {', '.join(failures)}")
         if waiting := [text for claim in reserved for text in binding.pending(claim)]:
-            raise _Unschedulable(f"waiting for {', '.join(waiting)}")
+            raise _NotReady(f"waiting for {', '.join(waiting)}")
 
     def _claim(self, pod: placing.Pod, item: placing.PodClaim) -> Json:
         """The claim as it is, if the pod may use it."""
@@ -234,6 +273,7 @@ class Scheduler:
         except BaseException:
             self._not_bound(pod)
             raise
+        self._extended.forget(pod.uid)
         self._log.info("pod scheduled", pod=f"{pod.namespace}/{pod.name}", node=node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._events.record(body, "Normal", "Scheduled", message)

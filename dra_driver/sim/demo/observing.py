@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dra_driver.adapters.kube import kube
+from dra_driver.logic.scheduling import extended_resources
 from dra_driver.model import quantities
 from dra_driver.sim.cluster import cluster, runtime
 from dra_driver.sim.demo import outcome, shared
@@ -176,6 +177,7 @@ def _claim_names(pod: Json) -> list[str]:
         item.get("resourceClaimName") or made.get(item["name"])
         for item in pod["spec"].get("resourceClaims") or ()
     ]
+    names.append(extended_resources.claim_name(pod))
     return [name for name in names if name is not None]
 
 

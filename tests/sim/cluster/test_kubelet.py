@@ -90,6 +90,40 @@ def test_each_container_gets_the_requests_that_it_names(node, plugin):
     }  # fmt: skip
 
 
+def test_each_container_gets_what_its_extended_resources_were_given(node, plugin):
+    names = ("container-0-request-0", "container-1-request-0")
+    node.add_claim("made", *(kubelet_node.result(f"gpu-{n}", name) for n, name in enumerate(names)))
+    plugin.on_prepare = lambda ref: dra_grpc.Answer(
+        tuple(scripted_plugin.device(ref, f"gpu-{n}", name) for n, name in enumerate(names))
+    )
+    asking = {"limits": {"nvidia.com/gpu": 1}}
+    pod = node.add_pod(
+        "train",
+        {},
+        *(kubelet_node.container(name) | {"resources": asking} for name in ("a", "b")),
+        kubelet_node.container("none"),
+    )
+    mapped = [
+        {"containerName": container, "resourceName": "nvidia.com/gpu", "requestName": request}
+        for container, request in zip(("a", "b"), names, strict=True)
+    ]
+    status = {"extendedResourceClaimStatus": {
+        "resourceClaimName": "made", "requestMappings": mapped
+    }}  # fmt: skip
+    node.client.patch(kube.PODS, "train", {"status": status}, "default", subresource="status")
+    node.reserve("made", pod)
+    node.bind("train")
+    node.wait_phase("train", "Running")
+    given = {
+        started.asked.name: [cdi_id[-5:] for cdi_id in started.asked.cdi_ids]
+        for started in node.engine.started
+    }
+    assert given == {"a": ["gpu-0"], "b": ["gpu-1"], "none": []}
+    node.delete_pod("train")
+    node.wait_gone("train")
+    assert plugin.calls == [("prepare", ["made"]), ("unprepare", ["made"])]
+
+
 def test_a_claim_that_no_container_uses_is_prepared(node, plugin):
     node.add_claim("one")
     node.run_pod("train", {"gpu": "one"}, kubelet_node.container("main"))

@@ -107,14 +107,6 @@ class TestNoNodeFits:
         plane.start_scheduler()
         assert 'was not created for pod "default/pod"' in plane.refusal_of("pod", "created")
 
-    def test_an_extended_resource_is_refused_by_name(self, plane):
-        plane.add_node("node-a")
-        limits = {"limits": {"nvidia.com/gpu": 1, "cpu": 1}}
-        plane.add_pod("pod", containers=[{"name": "c", "image": "i", "resources": limits}])
-        plane.start_scheduler()
-        message = plane.refusal_of("pod")
-        assert message.startswith("containers ask for nvidia.com/gpu: extended resources are not")
-
     def test_a_claim_that_256_pods_use_takes_no_more(self, plane):
         plane.add_node("node-a")
         plane.add_slice("node-a", "gpu-0")

@@ -45,7 +45,8 @@ class ApiServer:
         # Higher than any version of a server that ran here before: its clients are told to list.
         first_version = time.time_ns() // 1_000_000
         self.store = store.Store(history=self.options.history, first_version=first_version)
-        self.registry = registry.Registry(self.store, _registry_settings(self.options))
+        self._settings = _registry_settings(self.options)
+        self.registry = registry.Registry(self.store, self._settings)
         seeding.seed(self.registry)
         handler = handling.Handler(
             self.registry,
@@ -81,6 +82,10 @@ class ApiServer:
             raise errors.Fatal("the API server has no address yet: start it first")
         scheme = "https" if self.options.credentials else "http"
         return f"{scheme}://{self._address[0]}:{self._address[1]}"
+
+    def is_on(self, gate: str) -> bool:
+        """Whether a feature gate is on: by default in this version, or by the options."""
+        return gate not in self._settings.disabled_gates
 
     def start(self) -> None:
         """Begins to listen; returns when requests are accepted.

@@ -198,3 +198,18 @@ def test_an_older_server_drops_taints():
 def test_a_gate_that_does_not_exist_is_refused():
     with pytest.raises(errors.Rejected, match="DRATaints"):
         api_objects.Api(disabled_gates=frozenset({"DRATaints"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "on"),
+    [
+        ({}, True),
+        ({"kubernetes_version": "v1.35.3"}, False),
+        ({"disabled_gates": frozenset({"DRAExtendedResource"})}, False),
+        ({"kubernetes_version": "v1.34.0",
+          "enabled_gates": frozenset({"DRAExtendedResource"})}, True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_server_tells_which_gates_are_on(options, on):
+    assert api_objects.Api(**options).server.is_on("DRAExtendedResource") is on
