@@ -93,7 +93,7 @@ def pods_of(path):
 
 def test_every_pod_is_there_and_as_it_is_expected(played):
     assert {name: pod["phase"] for name, pod in played.pods.items()} == pods_of(FOLDER)
-    assert len(played.pods) == 13
+    assert len(played.pods) == 14
 
 
 def test_the_nodes_are_listed_with_their_devices(played):
@@ -147,8 +147,9 @@ def test_no_gpu_is_in_two_claims(played):
     }
     uuids = [uuid for found in claims.values() for uuid in found]
     assert [uuid for uuid, count in collections.Counter(uuids).items() if count > 1] == []
-    # Ten claims from templates and one made by hand have a GPU, one has two, and one has none.
-    assert sorted(map(len, claims.values())) == [0, *[1] * 11, 2]
+    # Ten claims from templates and one made by hand have a GPU, one has two, and one has none. That
+    # of the scheduler has two.
+    assert sorted(map(len, claims.values())) == [0, *[1] * 11, 2, 2]
 
 
 def test_two_pods_of_one_template_have_a_gpu_each(played):
@@ -180,6 +181,14 @@ def test_two_pods_that_share_a_claim_see_the_same_gpu_on_one_node(played):
 
 def test_a_count_of_two_gives_two_gpus_of_one_node(played):
     devices = played.devices("count/pod")
+    assert len({device["uuid"] for device in devices}) == 2
+    assert len({device["pool"] for device in devices}) == 1
+
+
+def test_an_extended_resource_gives_two_gpus_by_a_claim_that_nobody_wrote(played):
+    [claim] = played.pods["extended-resource/pod"]["claims"]
+    assert claim["name"].startswith("pod-extended-resources-")
+    devices = played.devices("extended-resource/pod")
     assert len({device["uuid"] for device in devices}) == 2
     assert len({device["pool"] for device in devices}) == 1
 
@@ -307,7 +316,7 @@ def test_the_output_in_the_readme_is_that_of_these_manifests():
     blocks = re.findall(r"^(\S+/\S+): (\S+) on (\S+)$", text, re.MULTILINE)
     assert len(blocks) >= 2
     assert {name: state for name, state, _node in blocks}.items() <= shown.items()
-    assert lines[-1] == "13 of 13 pods are as expected."
+    assert lines[-1] == "14 of 14 pods are as expected."
 
 
 def test_the_readme_s_way_to_clean_up_works_on_a_cluster(tmp_path):

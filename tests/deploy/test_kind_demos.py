@@ -298,6 +298,7 @@ def outcomes(scene, *manifests):
             ["sharing/5-too-much"],
             {RUNNING, UNSCHEDULABLE},
         ),
+        (16, (), ["quickstart/8-extended-resource"], {RUNNING}),
     ],
 )
 def test_real_pods_become_what_is_expected(scene, embedded, cards, flags, manifests, expected):
