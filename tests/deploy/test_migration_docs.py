@@ -25,56 +25,17 @@ PAGE = (chart.DEPLOY.parent / "docs" / "migration.md").read_text("utf-8")
 BLOCK = re.compile(r"^```yaml ?(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [(found["info"].split(), found["text"]) for found in BLOCK.finditer(PAGE)]
 NODE = "hopper=h100-80gb-hbm3:2"
-EXTENDED = {"extended"}
-RUN = {"run", *EXTENDED}
 
 
-def pods_of(kind):
-    """The names of pods in blocks of these kinds, with the settings of the block."""
+def pods():
+    """The names of pods in blocks that are run, with the settings of the block."""
     return [
         (body["metadata"]["name"], tuple(settings))
         for (block, *settings), text in BLOCKS
-        if block in kind
+        if block == "run"
         for body in yaml.safe_load_all(text)
         if body["kind"] == "Pod"
     ]
-
-
-def as_the_scheduler_does(objects):
-    """Pods with extended resources, as pods with the claims that Kubernetes 1.36 makes for them.
-
-    The embedded scheduler makes none. Source: Kubernetes 1.36,
-    `pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go`.
-    """
-    classes = {
-        name: body["metadata"]["name"]
-        for body in objects
-        if body["kind"] == "DeviceClass" and (name := body["spec"].get("extendedResourceName"))
-    }
-    for body in objects:
-        for container in body["spec"].get("containers", ()):
-            limits = container["resources"].pop("limits", {})
-            for name, count in limits.items():
-                claim = f"{body['metadata']['name']}-extended-resources"
-                yield claim_template(claim, classes[name], count)
-                body["spec"]["resourceClaims"] = [
-                    {"name": "gpu", "resourceClaimTemplateName": claim}
-                ]
-                container["resources"]["claims"] = [{"name": "gpu"}]
-        yield body
-
-
-def claim_template(name, device_class, count):
-    request = {
-        "name": "container-0-request-0",
-        "exactly": {"deviceClassName": device_class, "count": int(count)},
-    }
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
-    }
 
 
 class Looking(terminal.Terminal):
@@ -100,11 +61,11 @@ def played(settings):
     """The pods of all blocks with these settings, as they ended, by name: one cluster for all."""
     objects = [body for body in chart.objects() if body["kind"] == "DeviceClass"]
     for (block, *wanted), text in BLOCKS:
-        if block in RUN and tuple(wanted) == settings:
+        if block == "run" and tuple(wanted) == settings:
             objects += yaml.safe_load_all(text)
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as directory:
         path = pathlib.Path(directory) / "manifests.yaml"
-        path.write_text(yaml.safe_dump_all(as_the_scheduler_does(objects)), encoding="utf-8")
+        path.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
         options = demo.Options(
             files=(path,),
             # A node for each pod: none waits because others came first.
@@ -119,11 +80,11 @@ def played(settings):
 
 
 def test_enough_is_looked_at():
-    assert len(pods_of(RUN)) == 7
-    assert {block for (block, *_), _ in BLOCKS} == {"values", *RUN}
+    assert len(pods()) == 7
+    assert {block for (block, *_), _ in BLOCKS} == {"values", "run"}
 
 
-@pytest.mark.parametrize(("pod", "settings"), pods_of(RUN))
+@pytest.mark.parametrize(("pod", "settings"), pods())
 def test_a_pod_runs(pod, settings):
     assert played(settings)[f"default/{pod}"]["PHASE"] == "Running"
 

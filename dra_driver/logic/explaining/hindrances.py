@@ -227,7 +227,7 @@ class _About:
     def _ending(self) -> str:
         annotations = self.body["metadata"].get("annotations") or {}
         if _PRETENDED.items() <= annotations.items():
-            return "Kubernetes 1.36 does not end pods with extended resources for that"
+            return "Kubernetes before 1.38 does not end pods with extended resources for that"
         return "Kubernetes ends its pods"
 
     def _reported(self, result: claims.Result) -> Iterator[Hindrance]:

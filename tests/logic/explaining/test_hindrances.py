@@ -193,7 +193,7 @@ class TestDevicesThatAreNotWell:
         scene, body = self.tainted("NoExecute")
         body["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
         stopping, _ = told(scene, body)
-        assert "Kubernetes 1.36 does not end pods with extended resources" in stopping[0]
+        assert "Kubernetes before 1.38 does not end pods with extended resources" in stopping[0]
 
     def test_one_that_keeps_new_claims_away_is_only_to_be_known(self):
         assert told(*self.tainted("NoSchedule"))[0] == []
