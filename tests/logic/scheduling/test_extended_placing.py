@@ -102,9 +102,9 @@ def test_the_claims_that_the_pod_names_come_first():
     found = place(asking({GPU: 1}), node("node-a"), named=named)
     assert 'request "container-0-request-0" of claim train-extended-resources-*' in found.message
     found = place(asking({GPU: 1}), node("node-a"), named=[claim(exactly())])
-    assert [[device for _, device in given] for given in devices(found)] == [
-        ["gpu.example.com/node-a/gpu-0"],
-        ["gpu.example.com/node-a/gpu-1"],
+    assert devices(found) == [
+        [("gpu", "gpu.example.com/node-a/gpu-0")],
+        [("container-0-request-0", "gpu.example.com/node-a/gpu-1")],
     ]
 
 
