@@ -105,3 +105,27 @@ def test_what_the_scheduler_was_waited_for_to_know_counts_for_a_pod(new_plane, m
     plane.add_pod("pod", claims={"gpu": "mine"})
     assert plane.node_of("pod") == "node-a"
     assert plane.events_of("pod", "FailedScheduling") == []
+
+
+def test_devices_of_a_claim_that_the_scheduler_made_are_not_given_again(new_plane, monkeypatch):
+    apply = informer.Informer._apply
+    never = threading.Event()
+
+    def late(self, kind, item):
+        if self._resource == kube.CLAIMS:
+            never.wait(LAG)
+        apply(self, kind, item)
+
+    monkeypatch.setattr(informer.Informer, "_apply", late)
+    plane = new_plane()
+    plane.add_class(f'device.driver == "{DRIVER}"', extendedResourceName="example.com/gpu")
+    plane.add_node("node-a")
+    plane.add_slice("node-a", "gpu-0", "gpu-1")
+    limits = {"limits": {"example.com/gpu": 1}}
+    for name in ("a", "b"):
+        plane.add_pod(name, containers=[{"name": "main", "image": "none", "resources": limits}])
+    plane.start_scheduler()
+    for name in ("a", "b"):
+        plane.node_of(name)
+    given = [device for claim in plane.claims() for device in plane.devices_of(claim)]
+    assert sorted(given) == ["node-a/gpu-0", "node-a/gpu-1"]
