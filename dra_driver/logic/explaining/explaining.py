@@ -24,7 +24,7 @@ from dra_driver.logic.explaining import (
     unknown_names,
 )
 from dra_driver.logic.picturing import granted, snapshots
-from dra_driver.logic.scheduling import binding, demand
+from dra_driver.logic.scheduling import binding, demand, extended_resources
 from dra_driver.model import claims
 
 Json = dict[str, Any]
@@ -81,11 +81,18 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
         ),
     )
     about = _placed(about, target, pending, snapshot)
+    if target.extended is not None and about.nearest:
+        about = dataclasses.replace(about, notes=(*about.notes, _IN_LIMITS))
     if not any(one.stops for one in about.in_the_way):
         return about
     return dataclasses.replace(about, verdict=_HINDERED[about.verdict])
 
 
+_IN_LIMITS = (
+    "an extended resource is a class and a number: fewer devices are another limit of the "
+    f"container, another class is another resource ({extended_resources.IMPLICIT}CLASS); whatever "
+    "else would help needs a claim in its place (spec.resourceClaims)"
+)
 _HINDERED = {ALLOCATED: UNUSABLE, FITS: UNSTARTABLE, DOES_NOT_FIT: DOES_NOT_FIT}
 
 

@@ -59,6 +59,7 @@ class TestBeforeItIsScheduled:
         assert [miss.change for miss in about.nearest] == [
             "free once pod other ends (claim default/theirs)"
         ]
+        assert about.notes[-1].startswith("an extended resource is a class and a number")
 
     def test_a_manifest_with_nothing_else_is_explained(self):
         bodies = [snapshots.normalized(each, "default") for each in (SERVING, asking())]
