@@ -1,5 +1,8 @@
 """The claim for `nvidia.com/gpu: 1`: its requests, who uses them, and which class serves."""
 
+import collections
+import random
+
 import pytest
 from explain_scene import device_class, pod
 
@@ -157,6 +160,29 @@ class TestWhoUsesItsRequests:
         assert extended_resources.requests_of(body, b) == ("z", "w")
         del body["status"]
         assert extended_resources.requests_of(body, a) == ()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_claim_has_what_the_pod_needs_at_a_time_and_each_container_its_number(seed):
+    rng = random.Random(seed)
+    init = [
+        (sidecar if rng.random() < 0.4 else container)(f"i{n}", rng.randrange(5))
+        for n in range(rng.randrange(5))
+    ]
+    body = asking(*(container(f"c{n}", rng.randrange(5)) for n in range(1, 4)), init=init)
+    made = extended_resources.claim(body, CLASSES)
+    counts = {
+        one["name"]: one["exactly"]["count"]
+        for one in (made["spec"]["devices"]["requests"] if made else ())
+    }
+    assert sum(counts.values()) == extended_resources.needs(body).get(GPU, 0)
+    got = collections.Counter()
+    for use in extended_resources.uses(body, CLASSES):
+        got[use.container] += counts[use.request]
+    for each in (*init, *body["spec"]["containers"]):
+        asked = int(each["resources"]["limits"][GPU])
+        lasts = each not in init or "restartPolicy" in each
+        assert got[each["name"]] == asked if lasts else got[each["name"]] >= asked
 
 
 class TestWhichClassServes:
