@@ -6,13 +6,13 @@ import pathlib
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dra_driver import build, cli_arguments, errors, settings, telemetry
 from dra_driver.adapters.console import standard_error
 from dra_driver.settings import controller as controller_settings
-from dra_driver.settings import resolving
+from dra_driver.settings import resolving, vendor_environment
 from dra_driver.settings import webhook as webhook_settings
 
 if TYPE_CHECKING:
@@ -23,9 +23,18 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals to end; SIGHUP: the terminal was closed."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+Translation = Callable[[Mapping[str, str]], vendor_environment.Meaning]
+"""What variables of another program mean as settings of the subcommand."""
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    translation: Translation = lambda _: vendor_environment.Meaning(),
+) -> None:
     """Run a subcommand; the exit status is 0 when all is well, 1 after an error, 2 for misuse."""
     parser = _parser()
+    parser.set_defaults(translation=translation)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(
@@ -285,6 +294,8 @@ def _stop_on_signals() -> threading.Event:
 def _kubelet_plugin(options: argparse.Namespace) -> int:
     config = _settings(settings.KubeletPlugin, options)
     _begin(config)
+    for text in options.translation(os.environ).told:
+        telemetry.logger("settings").warning("without effect", reason=text)
     from dra_driver.apps.plugin import kubelet_plugin  # noqa: PLC0415 - only what a command needs
 
     kubelet_plugin.KubeletPlugin(
@@ -309,7 +320,13 @@ def _settings(model: type[resolving.T], options: argparse.Namespace) -> resolvin
 
         file = documents.load_one(pathlib.Path(path))
     flags = {name: getattr(options, name) for name in model.model_fields}
-    return settings.resolve(model, file=file, environment=os.environ, flags=flags)
+    return settings.resolve(
+        model,
+        file=file,
+        environment=os.environ,
+        flags=flags,
+        translated=options.translation(os.environ).given,
+    )
 
 
 def _hardware(config: settings.KubeletPlugin) -> "host.Hardware":

@@ -55,6 +55,11 @@ class Node(base.Settings):
         description="HOST:PORT to serve Prometheus /metrics at, for example :8080 or [::]:8080; "
         "empty: not served.",
     )
+    health_address: Annotated[str, Field(pattern=r"^(.*:\d{1,5})?$")] = Field(
+        "",
+        description="HOST:PORT to serve gRPC health (grpc.health.v1) at, for probes of the kind "
+        "grpc: service liveness, and the empty one, which is about readiness; empty: not served.",
+    )
 
     @property
     def registry(self) -> pathlib.Path:

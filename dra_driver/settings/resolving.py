@@ -10,7 +10,7 @@ import enum
 import pathlib
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 import pydantic
@@ -33,6 +33,8 @@ _COMMON_VARIABLES = {
 
 
 T = TypeVar("T", bound=base.Settings)
+Given = tuple[str, Any, str]
+"""A setting by its name in Python, its value, and where that comes from, as in messages."""
 
 
 def add_flags(parser: argparse.ArgumentParser, model: type[base.Settings]) -> None:
@@ -63,8 +65,16 @@ def resolve(
     file: Any = None,
     environment: Mapping[str, str],
     flags: Mapping[str, str | None],
+    translated: Iterable[Given] = (),
 ) -> T:
-    """The settings of an app. `file` is the decoded content of the settings file, if there is one.
+    """The settings of an app.
+
+    Args:
+        model: what settings there are.
+        file: the decoded content of the settings file, if there is one.
+        environment: variables.
+        flags: the flags that were given, by the names of the settings.
+        translated: what another program's variables mean; ours go before them.
 
     Raises:
         errors.Fatal: a key is unknown, or a value is not allowed; the text names its source.
@@ -73,6 +83,7 @@ def resolve(
     sources: dict[str, str] = {}
     for name, value, source in (
         *_from_file(model, file),
+        *translated,
         *_from_environment(model, environment),
         *((n, v, f"flag --{n.replace('_', '-')}") for n, v in flags.items() if v is not None),
     ):
@@ -83,7 +94,7 @@ def resolve(
         raise errors.Fatal("; ".join(_explain(e, sources) for e in error.errors())) from error
 
 
-def _from_file(model: type[base.Settings], file: Any) -> Iterator[tuple[str, Any, str]]:
+def _from_file(model: type[base.Settings], file: Any) -> Iterator[Given]:
     if file is None:
         return
     if not isinstance(file, dict):
@@ -156,6 +167,7 @@ def _metavar(name: str, annotation: Any) -> str:
             return "SECONDS"
     return {
         "metrics_address": "HOST:PORT",
+        "health_address": "HOST:PORT",
         "simulate_gpus": "SPEC",
         "gpus": "JSON",
         "shares": "off|memory|N",

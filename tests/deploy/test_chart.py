@@ -79,6 +79,7 @@ BY_THE_CHART = {
     "rolling_update_uid": "of the pod: DRA_DRIVER_ROLLING_UPDATE_UID",
     "driver_root_seen": "where the chart mounts the driver root",
     "metrics_address": "metrics.port",
+    "health_address": "the probes of the chart are commands",
     "kubeconfig": "the pod's service account is used",
     "registry_dir": "below kubeletRoot",
     "plugin_dir": "below kubeletRoot",

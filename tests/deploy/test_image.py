@@ -54,12 +54,23 @@ def test_its_base_images_are_pinned_and_can_be_replaced(stages):
     for name, image in defaults.items():
         assert re.search(r":v?\d+\.\d+\.\d+", image), name
     used = {commands[0].value[0] for name, commands in stages.items() if name is not None}
-    assert used == {f"${{{name}}}" for name in defaults}
+    assert used - set(stages) == {f"${{{name}}}" for name in defaults}
 
 
-def test_nothing_is_compiled_or_installed_in_the_last_stage(stages):
-    runs = [command.value for command in stages[""] if command.cmd == "RUN"]
-    assert runs == [("dra-driver", "--version"), ("nvidia-cdi-hook", "--version")]
+def test_nothing_is_compiled_or_installed_in_what_is_run(stages):
+    runs = [command.value for command in stages["driver"] if command.cmd == "RUN"]
+    assert runs == [
+        ("dra-driver", "--version"),
+        ("nvidia-cdi-hook", "--version"),
+        ("bash", "-c", "exec gpu-kubelet-plugin --help"),
+    ]
+
+
+@pytest.mark.parametrize(("stage", "user"), [("", "65532:65532"), ("gpu-operator", "0:0")])
+def test_the_two_images_differ_in_nothing_but_their_user(stages, stage, user):
+    base, *rest = stages[stage]
+    assert base.value[0] == "driver"
+    assert [(command.cmd, command.value) for command in rest] == [("USER", (user,))]
 
 
 def test_nothing_is_fetched(stages):
@@ -73,8 +84,9 @@ def test_nothing_is_fetched(stages):
 def test_it_runs_without_rights_unless_a_pod_says_otherwise(stages):
     [user] = [command.value for command in stages[""] if command.cmd == "USER"]
     assert user == ("65532:65532",)
-    [entry] = [command.value for command in stages[""] if command.cmd == "ENTRYPOINT"]
-    assert set(entry) == set(PROJECT["project"]["scripts"])
+    [entry] = [command.value for command in stages["driver"] if command.cmd == "ENTRYPOINT"]
+    assert entry == ("dra-driver",)
+    assert "dra-driver" in PROJECT["project"]["scripts"]
     for component in ("webhook", "controller"):
         context = chart.deployed(component)["spec"]["securityContext"]
         assert f"{context['runAsUser']}:{context['runAsGroup']}" == user[0]
@@ -82,7 +94,9 @@ def test_it_runs_without_rights_unless_a_pod_says_otherwise(stages):
 
 
 def test_the_hook_is_where_the_daemon_set_copies_it_from(stages):
-    [copied] = [c.value for c in stages[""] if c.cmd == "COPY" and c.flags == ("--from=toolkit",)]
+    [copied] = [
+        c.value for c in stages["driver"] if c.cmd == "COPY" and c.flags == ("--from=toolkit",)
+    ]
     pod = chart.the(chart.objects(), "DaemonSet")["spec"]["template"]["spec"]
     [hook] = [each for each in pod["initContainers"] if each["name"] == "cdi-hook"]
     assert f"cp {copied[-1]} " in hook["args"][0]

@@ -123,6 +123,7 @@ def test_the_defaults_are_those_of_a_usual_node():
         "pod_namespace": "",
         "rescan_seconds": 10.0,
         "metrics_address": "",
+        "health_address": "",
         "simulate_gpus": None,
         "simulation_dir": None,
     }
@@ -363,7 +364,8 @@ def test_what_follows_a_flag_says_what_it_is(parser):
         "mps-service-account": "ACCOUNT", "mps-priority-class": "CLASS",
         "pod-namespace": "NAMESPACE",
         "adopt-foreign-mig": "[true|false]", "rescan-seconds": "SECONDS",
-        "metrics-address": "HOST:PORT", "simulate-gpus": "SPEC", "simulation-dir": "DIR",
+        "metrics-address": "HOST:PORT", "health-address": "HOST:PORT",
+        "simulate-gpus": "SPEC", "simulation-dir": "DIR",
     }  # fmt: skip
 
 
@@ -371,7 +373,8 @@ def test_every_setting_has_a_variable_and_a_key_that_reach_it():
     samples = {
         "node_name": "n2", "driver_name": "d.example.com", "log_level": "debug",
         "log_format": "json", "rolling_update_uid": "u", "rescan_seconds": "7",
-        "metrics_address": ":9090", "simulate_gpus": "t4:1", "library_dirs": "/a",
+        "metrics_address": ":9090", "health_address": ":51516", "simulate_gpus": "t4:1",
+        "library_dirs": "/a",
         "mig_mode": "static", "gpus": '[{"selector": "true", "migMode": "off"}]',
         "scheduler_defects": "ignore",
         "packing": "pack", "repacking_seconds": "7", "adopt_foreign_mig": "true",

@@ -1,9 +1,9 @@
 """The protobuf messages of plugin registration and of the DRA plugin service.
 
 Source: Kubernetes 1.37, `staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto` and
-`.../dra/{v1,v1beta1}/api.proto`, `.../dra-health/{v1,v1alpha1}/api.proto`. The messages are few and
-frozen, so they are built here from a table at import; no generated code has to match the protobuf
-runtime.
+`.../dra/{v1,v1beta1}/api.proto`, `.../dra-health/{v1,v1alpha1}/api.proto`; of the service that
+probes ask, grpc/grpc `src/proto/grpc/health/v1/health.proto`. The messages are few and frozen, so
+they are built here from a table at import; no generated code has to match the protobuf runtime.
 """
 
 from typing import Any
@@ -25,6 +25,7 @@ HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 Their messages are the same. A kubelet before 1.37 knows v1alpha1 alone, and opens it whether it is
 advertised or not; from 1.37 on one opens what is advertised, v1 first.
 """
+PROBING_SERVICE = "grpc.health.v1.Health"
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _STRING, _MESSAGE = _Field.TYPE_STRING, _Field.TYPE_MESSAGE
@@ -63,6 +64,9 @@ _HEALTH = {
 second word is the message type."""
 HEALTHY, UNHEALTHY = 1, 2
 """Of the enum HealthStatus."""
+_PROBING = {"HealthCheckRequest": ["service"], "HealthCheckResponse": ["status#"]}
+SERVING, NOT_SERVING = 1, 2
+"""Of the enum ServingStatus."""
 
 
 class Messages:
@@ -126,6 +130,7 @@ def _add_field(
 
 registration = Messages("pluginregistration", _REGISTRATION)
 health = Messages("v1", _HEALTH)
+probing = Messages("grpc.health.v1", _PROBING)
 
 dra = {
     version: Messages(

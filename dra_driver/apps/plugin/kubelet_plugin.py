@@ -14,6 +14,7 @@ from dra_driver.apps.plugin import awaiting, serving, succession
 from dra_driver.apps.telling import device_health
 
 if TYPE_CHECKING:
+    from dra_driver.adapters.kubelet import health_checks
     from dra_driver.adapters.serving import http_server
     from dra_driver.apps.node import host
     from dra_driver.apps.plugin import node_agent
@@ -43,6 +44,7 @@ class KubeletPlugin:
         self._log = telemetry.logger("plugin")
         self._metrics = telemetry.Metrics(config.driver_name, config.node_name)
         self._metrics_server: http_server.Server | None = None
+        self._health_server: health_checks.Server | None = None
         self._standing = succession.Standing(config)
         self._service = serving.Service(self._metrics, self._standing.told)
         self._health = device_health.Health(config.node_name)
@@ -84,6 +86,8 @@ class KubeletPlugin:
         config = self._config
         unix_sockets.check_path(config.service_socket, setting="--plugin-dir")
         unix_sockets.check_path(config.registration_socket, setting="--registry-dir")
+        # Before the sockets: what they wait for, it tells.
+        self._health_server = self._serve_health()
         if not awaiting.opened(
             self._open_service, self._hindrance_of_sockets, self._waits_for, stop
         ):
@@ -272,6 +276,15 @@ class KubeletPlugin:
         server.start()
         return server
 
+    def _serve_health(self) -> "health_checks.Server | None":
+        if not self._config.health_address:
+            return None
+        from dra_driver.apps.plugin import health_port  # noqa: PLC0415 - most have none
+
+        server = health_port.server(self._config)
+        server.start()
+        return server
+
     def _stop(self) -> None:
         self._log.info("stopping")
         with self._serving:
@@ -287,6 +300,8 @@ class KubeletPlugin:
             self._agent.stop()
         if self._metrics_server is not None:
             self._metrics_server.stop()
+        if self._health_server is not None:
+            self._health_server.stop()
 
     def _on_registration(self, registered: bool, error: str) -> None:
         self._standing.registered(None if registered else error)
