@@ -8,7 +8,7 @@ import kubelet_node
 from polling import until
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.cluster import cluster
+from dra_driver.sim.cluster import cluster, runtime
 
 Json = dict[str, Any]
 
@@ -85,11 +85,15 @@ class Pod:
     def results(self) -> list[Json]:
         return list(self.claim()["status"]["allocation"]["devices"]["results"])
 
-    def output(self) -> list[str]:
-        """What `nvidia-smi -L` says in its container."""
+    def view(self) -> runtime.View:
+        """What its container sees."""
         body = self.body()
         kubelet = self._fleet.running.nodes[body["spec"]["nodeName"]].kubelet
-        return list(kubelet.views(body["metadata"]["uid"])["main"].output)
+        return kubelet.views(body["metadata"]["uid"])["main"]
+
+    def output(self) -> list[str]:
+        """What `nvidia-smi -L` says in its container."""
+        return list(self.view().output)
 
     def delete(self) -> None:
         client = self._fleet.client

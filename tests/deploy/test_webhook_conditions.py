@@ -76,6 +76,39 @@ def test_with_a_config_of_the_driver_the_webhook_must_answer(asked, resource, ve
         assert asked(reviews.review(resource, version, body)) == ["configs"]
 
 
+OF_THE_CHART = ["time-sliced.gpu.nvidia.com", "mps.gpu.nvidia.com"]
+
+
+def test_the_chart_s_own_classes_are_made_while_no_webhook_answers_and_no_others(asked):
+    def answer(name, resource="deviceclasses", **fields):
+        body = reviews.made(resource, configs=[OWN]) | {"metadata": {"name": name}}
+        return asked(reviews.review(resource, body=body, **fields))
+
+    for name in OF_THE_CHART:
+        assert answer(name) == []
+        assert answer(name, "resourceclaims") == ["configs"]
+        old = reviews.made("deviceclasses") | {"metadata": {"name": name}}
+        assert answer(name, operation="UPDATE", oldObject=old) == ["configs"]
+    assert answer("mps.gpu.nvidia.com.example") == ["configs"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "awaited"),
+    [
+        ({"create": False}, OF_THE_CHART),
+        ({"presets": {"mps": False}}, ["mps.gpu.nvidia.com"]),
+        ({"presets": {"timeSliceInterval": "", "mps": False}}, OF_THE_CHART),
+    ],
+    ids=["none", "one", "without config"],
+)
+def test_a_class_that_the_chart_does_not_make_is_asked_about(classes, awaited):
+    asked = asker({"deviceClasses": classes})
+    for name in OF_THE_CHART:
+        body = reviews.made("deviceclasses", configs=[OWN]) | {"metadata": {"name": name}}
+        expected = ["configs"] if name in awaited else []
+        assert asked(reviews.review("deviceclasses", body=body)) == expected
+
+
 @pytest.mark.parametrize(("resource", "version"), reviews.EVERYWHERE)
 def test_without_one_nobody_waits_for_the_webhook(asked, resource, version):
     for configs in ([], [OTHER]):
@@ -108,6 +141,9 @@ REQUESTS = [
     reviews.request("gpu", "shared.gpu.nvidia.com", tolerations=TOLERATED),
     reviews.request("gpu", "shared-mps.gpu.nvidia.com", tolerations=TOLERATED),
     reviews.request("gpu", "exclusive.gpu.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "mig.gpu.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "time-sliced.gpu.nvidia.com", tolerations=TOLERATED),
+    reviews.request("gpu", "mps.gpu.nvidia.com", tolerations=TOLERATED),
     reviews.request("gpu", "exclusive.gpu.nvidia.com"),
     reviews.request("gpu", "nic.example", tolerations=TOLERATED),
     reviews.request("gpu", "team-a", selectors=NUMA),
@@ -140,7 +176,7 @@ def test_whoever_would_be_warned_is_asked_about(asked, resource, version):
         expected = bool(admission.decide(review, reviews.DRIVER).warnings)
         assert asked(review) == (["advice"] if expected else []), request
         warned += expected
-    assert warned == 10
+    assert warned == 13
 
 
 NAMED = [

@@ -330,7 +330,8 @@ def _asks(expression: str, name: str, driver: str) -> int:
 
 def _elsewhere(path: str, name: str, lacking: sharing.DeviceType, driver: str) -> str:
     """Of what devices of one type alone have, in a request of the class of another."""
-    named = {device_type: one for one, device_type in classes.types(driver).items()}
+    # Of classes with the same devices the first counts.
+    named = {kind: one for one, kind in reversed(list(classes.types(driver).items()))}
     having = [named[one] for one in ALWAYS if _may_have(one, name)]
     return (
         f"{path}: devices of class {named[lacking]} never have {name}, which keeps the pod "

@@ -207,3 +207,16 @@ connections before and some after its address is translated. Empty: not known. *
 - --driver-name={{ .Values.settings.driverName }}
 - --kubelet-root={{ .Values.settings.kubeletRoot }}
 {{- end }}
+
+{{/* Names of the classes of the chart that have a config, in quotes, separated by commas. */}}
+{{- define "dra-driver.presets" -}}
+{{- $presets := .Values.deviceClasses.presets }}
+{{- $names := list }}
+{{- if and .Values.deviceClasses.create $presets.timeSliceInterval }}
+{{- $names = append $names (printf "time-sliced.%s" .Values.settings.driverName | quote) }}
+{{- end }}
+{{- if and .Values.deviceClasses.create $presets.mps }}
+{{- $names = append $names (printf "mps.%s" .Values.settings.driverName | quote) }}
+{{- end }}
+{{- join ", " $names }}
+{{- end }}
