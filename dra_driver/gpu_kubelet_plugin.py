@@ -4,13 +4,16 @@ The GPU operator's GPUCluster makes such pods, and names the image that they run
 """
 
 import argparse
+import dataclasses
 import os
+import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from dra_driver import cli, settings
 from dra_driver.adapters.console import standard_error
+from dra_driver.apps.plugin import own_hook
 from dra_driver.settings import vendor_environment
 
 _NAME = f"{settings.ENVIRONMENT_PREFIX}DRIVER_NAME"
@@ -32,15 +35,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "dra-driver kubelet-plugin --help lists them"
         )
 
+    known: list[vendor_environment.Meaning] = []
+
     def translation(environment: Mapping[str, str]) -> vendor_environment.Meaning:
-        return vendor_environment.meaning(
-            environment,
-            verbosity=options.verbosity,
-            driver_name=environment.get(_NAME)
-            or settings.KubeletPlugin.model_fields["driver_name"].default,
-        )
+        if not known:
+            known.append(_meaning(environment, options.verbosity))
+        return known[0]
 
     cli.main(["kubelet-plugin"], translation=translation)
+
+
+def _meaning(environment: Mapping[str, str], verbosity: str | None) -> vendor_environment.Meaning:
+    name = environment.get(_NAME) or settings.KubeletPlugin.model_fields["driver_name"].default
+    found = vendor_environment.meaning(environment, verbosity=verbosity, driver_name=name)
+    meant = {setting: value for setting, value, _ in found.given}
+    if "cdi_hook" in meant or "plugin_dir" not in meant:
+        return found
+    # The operator's pod has no init container that does it, as the chart's has.
+    copied, problem = own_hook.installed(pathlib.Path(meant["plugin_dir"]))
+    given = [("cdi_hook", str(copied), "nvidia-cdi-hook of the image")] if copied else []
+    told = [problem] if problem else []
+    return dataclasses.replace(found, given=(*found.given, *given), told=(*found.told, *told))
 
 
 def no_compute_domains() -> NoReturn:

@@ -9,6 +9,8 @@ import chart
 import pytest
 from packaging import requirements, utils
 
+from dra_driver.apps.plugin import own_hook
+
 dockerfile = pytest.importorskip("dockerfile", reason="no wheel of Docker's parser")
 
 ROOT = chart.DEPLOY.parent
@@ -100,6 +102,7 @@ def test_the_hook_is_where_the_daemon_set_copies_it_from(stages):
     pod = chart.the(chart.objects(), "DaemonSet")["spec"]["template"]["spec"]
     [hook] = [each for each in pod["initContainers"] if each["name"] == "cdi-hook"]
     assert f"cp {copied[-1]} " in hook["args"][0]
+    assert copied[-1] == str(own_hook.HOOK)
 
 
 def test_what_it_copies_is_there_and_is_sent_to_the_builder(stages):

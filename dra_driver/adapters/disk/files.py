@@ -102,7 +102,19 @@ def write(
     over when it fails; what a killed process left over is replaced by the next write, or goes with
     `remove`. Writers of one path must not overlap.
     """
-    content = text.encode()
+    _put(path, text.encode(), mode, durable=durable, folder_mode=folder_mode)
+
+
+def copy(source: pathlib.Path, path: pathlib.Path, *, mode: int) -> None:
+    """Put what is in `source` under `path`, as `write` puts a text there; programs may run it."""
+    with explaining("read", source):
+        content = source.read_bytes()
+    _put(path, content, mode, durable=True, folder_mode=None)
+
+
+def _put(
+    path: pathlib.Path, content: bytes, mode: int, *, durable: bool, folder_mode: int | None
+) -> None:
     aside = _aside(path)
     with explaining("written", path):
         try:
