@@ -4,9 +4,12 @@ The rules are those of volcano-sh/volcano ed72c7c8, pkg/scheduler/cache/cache.go
 claim) and pkg/scheduler/plugins/capacity/capacity.go (`parseDRAResourceList`).
 """
 
+import re
 from collections import defaultdict
 
+import chart
 import pytest
+import yaml
 
 from dra_driver.model import quantities
 
@@ -68,3 +71,14 @@ def test_all_devices_are_charged_as_none(fleet):
     pod = fleet.pod(whole, node="plain").wait_running()
     assert (len(pod.results()), charged(pod.claim())) == (2, {})
     pod.delete()
+
+
+def test_the_queue_of_the_page_has_keys_of_classes_that_there_are(fleet):
+    page = (chart.DEPLOY.parent / "docs" / "schedulers.md").read_text("utf-8")
+    [queue] = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    keys = queue["spec"]["capability"]
+    named = {key.partition("deviceclass/")[2] for key in keys}
+    assert named <= set(fleet.classes())
+    share = {"deviceClassName": "shared.gpu.nvidia.com", "capacity": SHARE}
+    claim = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": share}]}}}
+    assert set(charged(claim)) <= set(keys)
