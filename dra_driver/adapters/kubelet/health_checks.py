@@ -15,6 +15,10 @@ from dra_driver.adapters.kubelet import dra_protocol, grpc_server
 
 _WORKERS = 4
 """Calls at a time: probes are few."""
+CONNECTIONS = 256
+"""Connections at a time: every pod may reach the port, and the plugin needs descriptors itself."""
+SILENT_SECONDS = 2
+"""After which a connection ends that asks for nothing, so that it makes room."""
 
 
 class Server:
@@ -39,8 +43,12 @@ class Server:
         handler = grpc.method_handlers_generic_handler(
             dra_protocol.PROBING_SERVICE, {"Check": check(self._workers, _WORKERS)}
         )
-        # Else a port that another process listens at would be shared with it, without an error.
-        options = (("grpc.so_reuseport", 0),)
+        options = (
+            # Else a port that another process listens at would be shared, without an error.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+            ("grpc.max_connection_idle_ms", SILENT_SECONDS * 1000),
+        )
         self._server = grpc.server(self._workers, handlers=[handler], options=options)
         try:
             self._server.add_insecure_port(f"{host or '[::]'}:{port}")

@@ -1,6 +1,7 @@
 """The port at which probes of the kind `grpc` ask how the plugin is."""
 
 import contextlib
+import pathlib
 import socket
 
 import api_cluster
@@ -106,6 +107,57 @@ def test_without_a_host_it_is_every_address():
     assert health_probe.check(port, "") == health_probe.SERVING
     socket.create_connection(("::1", port), timeout=api_cluster.DEADLINE).close()
     server.stop()
+
+
+@pytest.fixture
+def crowd():
+    """Starts a server, and connections to it that say nothing, more than it may have."""
+    with contextlib.ExitStack() as ends:
+
+        def gather():
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            server = health_checks.Server(f"127.0.0.1:{port}", {"": lambda: True})
+            server.start()
+            ends.callback(server.stop)
+            before = descriptors()
+            silent = [
+                ends.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+                for _ in range(health_checks.CONNECTIONS + 100)
+            ]
+            return port, silent, before + len(silent)
+
+        yield gather
+
+
+def descriptors():
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
+def is_closed(connection):
+    connection.settimeout(0)
+    with contextlib.suppress(BlockingIOError):
+        try:
+            return connection.recv(1 << 16) == b""
+        except ConnectionResetError:
+            return True
+    return False
+
+
+def test_there_are_only_so_many_connections(crowd, monkeypatch):
+    monkeypatch.setattr(health_checks, "SILENT_SECONDS", 3600)
+    _, silent, without = crowd()
+    polling.until(lambda: is_closed(silent[-1]), what="the last one is turned away")
+    assert descriptors() - without <= health_checks.CONNECTIONS
+
+
+def test_connections_that_say_nothing_make_room_for_probes(crowd):
+    port, silent, _ = crowd()
+    # By itself gRPC closes them only after a minute.
+    closed = "all of them are closed"
+    polling.until(lambda: all(map(is_closed, silent)), seconds=40, what=closed)
+    assert health_probe.check(port, "") == health_probe.SERVING
 
 
 def test_an_address_without_a_port_is_refused():
