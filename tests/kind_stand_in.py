@@ -39,6 +39,8 @@ def _kind(arguments, memory) -> None:
         case ["create", "cluster", *_]:
             pathlib.Path(_after("--kubeconfig", arguments)).write_text("mine", encoding="utf-8")
             memory.put("clusters", ["another", _after("--name", arguments)])
+            made = pathlib.Path(_after("--config", arguments)).read_text("utf-8")
+            memory.put("nodes", made.count("demo.dra-driver/gpus"))
         case ["delete", "cluster", *_]:
             memory.put("clusters", ["another"])
             pathlib.Path(_after("--kubeconfig", arguments)).unlink()
@@ -61,7 +63,7 @@ def _docker(arguments, memory) -> None:
 def _helm(arguments, memory) -> None:
     text = pathlib.Path(_after("--values", arguments)).read_text("utf-8")
     _install(re.search(r'simulateGpus: "(.*)"', text), re.search(r'shares: "(.*)"', text), memory)
-    memory.put("workers", 1 if "demo.dra-driver/first:" in text else 2)
+    memory.put("workers", 1 if "demo.dra-driver/first:" in text else memory.get("nodes", 2))
 
 
 def _install(gpus, shares, memory) -> None:
@@ -75,6 +77,8 @@ def _kubectl(arguments, memory) -> None:
     namespace = _after("-n", arguments)
     if "resourceslices" in arguments:
         _devices(memory)
+    elif "nodes" in arguments:
+        _say("\n".join(f"node/worker-{number}" for number in range(memory.get("nodes", 2))))
     elif "apply" in arguments and (folder := _after("-k", arguments)):
         _kustomize(folder, memory)
     elif "apply" in arguments:
@@ -103,7 +107,7 @@ def _devices(memory) -> None:
 def _kustomize(folder, memory) -> None:
     text = (pathlib.Path(folder) / "kustomization.yaml").read_text("utf-8")
     _install(re.search(r'simulate-gpus=(.*?)"', text), re.search(r"shares=(\w+)", text), memory)
-    memory.put("workers", 1 if "demo.dra-driver~1first" in text else 2)
+    memory.put("workers", 1 if "demo.dra-driver~1first" in text else memory.get("nodes", 2))
 
 
 def _pods(namespace, memory) -> None:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make a kind cluster of one control plane and two workers for the demos. See README.md.
+# Make a kind cluster of one control plane and two workers, or one, for the demos. See README.md.
 set -eu
 HERE=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 # shellcheck source=demo/kind/lib.sh
@@ -38,6 +38,12 @@ nodes:
     demo.dra-driver/gpus: "true"
     demo.dra-driver/first: "true"
 $(real_gpus)
+$(second_worker)
+YAML
+}
+
+second_worker() {
+    [ "$WORKERS" = 1 ] || cat <<YAML
 - role: worker
 $(simulated_gpus)
 YAML
@@ -79,7 +85,9 @@ unmask_real_gpus() {
 
 check_cdi() {
     if is_dry; then return; fi
-    for node in "$CLUSTER-worker" "$CLUSTER-worker2"; do
+    second=
+    [ "$WORKERS" = 1 ] || second=$CLUSTER-worker2
+    for node in "$CLUSTER-worker" $second; do
         settings=$("$ENGINE" exec "$node" containerd config dump)
         case $settings in
         *'enable_cdi = false'*)
@@ -87,7 +95,7 @@ check_cdi() {
             ;;
         esac
     done
-    say "CDI is switched on in both workers"
+    say "CDI is switched on in all workers"
 }
 
 check_programs

@@ -12,6 +12,7 @@ STATE=${STATE_DIR:-$ROOT/build/kind}
 KUBECONFIG_FILE=$STATE/kubeconfig
 DRY_RUN=${DRY_RUN:-0}
 GPUS=${GPUS:-simulated}
+WORKERS=${WORKERS:-2}
 KUBERNETES_VERSION=${KUBERNETES_VERSION:-1.36.1}
 WAIT_SECONDS=${WAIT_SECONDS:-180}
 LOOK_SECONDS=${LOOK_SECONDS:-3}
@@ -92,6 +93,10 @@ seconds() {
 check_programs() {
     seconds WAIT_SECONDS "$WAIT_SECONDS"
     seconds LOOK_SECONDS "$LOOK_SECONDS"
+    case $WORKERS in
+    1 | 2) ;;
+    *) fail "WORKERS=$WORKERS: write 1 or 2" ;;
+    esac
     case $GPUS in
     simulated | real) ;;
     *) fail "GPUS=$GPUS: write simulated or real" ;;
@@ -206,7 +211,7 @@ add_flag() {
 wait_devices() {
     per_node=$(printf '%s\n' "$1" | tr ',' '\n' | awk -F: '{ n += $2 } END { print n }')
     want=$per_node
-    [ "$2" = one ] || want=$((per_node * 2))
+    [ "$2" = one ] || want=$((per_node * $(workers_with_gpus)))
     [ "$GPUS" = simulated ] || want=any
     if is_dry; then
         echo "(would wait for the slices of $want whole GPUs)"
@@ -222,6 +227,15 @@ wait_devices() {
         have=$(whole_gpus "$3")
     done
     say "$have whole GPUs are published"
+}
+
+# How many nodes have the driver, where all have it that have GPUs.
+workers_with_gpus() {
+    if is_dry; then
+        echo "$WORKERS"
+    else
+        k get nodes -l demo.dra-driver/gpus=true -o name | awk 'END { print NR }'
+    fi
 }
 
 # is_enough HAVE WANT|any

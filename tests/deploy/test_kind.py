@@ -99,6 +99,17 @@ def test_only_workers_have_gpus_and_one_can_be_chosen(scene):
     assert [label.get("demo.dra-driver/first") for label in labels] == [None, "true", None]
 
 
+def test_one_worker_is_enough(scene):
+    nodes = config(scene, WORKERS="1")["nodes"]
+    assert [node["role"] for node in nodes] == ["control-plane", "worker"]
+    scene.works("create", WORKERS="1")
+    manifest = str(kind_programs.FOLDER.parent / "quickstart" / "1-two-pods.yaml")
+    shown = scene.works("run", manifest)
+    assert "8 whole GPUs are published" in shown
+    assert "2 of 2 pods are as expected." in shown
+    assert "WORKERS=3: write 1 or 2" in scene.refused("run", manifest, WORKERS="3")
+
+
 def test_real_gpus_are_given_to_one_worker_alone(scene):
     scene.put("nvidia-smi", 'echo "GPU 0: Tesla T4 (UUID: GPU-0f)"')
     control, first, second = config(scene, GPUS="real")["nodes"]
