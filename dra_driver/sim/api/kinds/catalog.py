@@ -4,13 +4,23 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dra_driver.sim.api.kinds import core_schemas, kinds, resource_schemas, schemas
+from dra_driver.sim.api.kinds import (
+    core_schemas,
+    kinds,
+    resource_schemas,
+    schemas,
+    served_kinds,
+    workload_schemas,
+)
 
 _GROUPS: Mapping[str, Mapping[str, schemas.Schema]] = MappingProxyType(
     {
-        "": core_schemas.CORE,
+        "": MappingProxyType({**core_schemas.CORE, **workload_schemas.CORE}),
         "events.k8s.io": core_schemas.EVENTS,
-        "apps": core_schemas.APPS,
+        "apps": workload_schemas.APPS,
+        "batch": workload_schemas.BATCH,
+        "scheduling.k8s.io": workload_schemas.SCHEDULING,
+        "apiextensions.k8s.io": workload_schemas.DEFINITIONS,
         "coordination.k8s.io": core_schemas.COORDINATION,
         "discovery.k8s.io": core_schemas.DISCOVERY,
         "admissionregistration.k8s.io": core_schemas.ADMISSION,
@@ -32,25 +42,29 @@ def _complete(schema: schemas.Schema) -> schemas.Schema:
 
 def _all() -> dict[tuple[str, str, str], schemas.Schema]:
     found = {}
-    for kind in kinds.KINDS:
+    for kind in served_kinds.BUILT_IN:
         for version in kind.versions:
             if kind.group == kinds.RESOURCE_GROUP:
                 schema = resource_schemas.BY_VERSION[version][kind.kind]
             else:
-                schema = _GROUPS[kind.group][kind.kind]
+                group = _GROUPS.get(kind.group, {})
+                schema = group.get(kind.kind, workload_schemas.ANYTHING)
             found[kind.group, version, kind.kind] = _complete(schema)
     return found
 
 
 _ALL = _all()
+_ANYTHING = _complete(workload_schemas.ANYTHING)
 
 
 def schema_of(kind: kinds.Kind, version: str) -> schemas.Schema:
     """The schema of a whole object."""
-    return _ALL[kind.group, version, kind.kind]
+    return _ANYTHING if kind.custom else _ALL[kind.group, version, kind.kind]
 
 
 def stored_schema(kind: kinds.Kind) -> schemas.Schema:
     """The schema of the form in which the objects of the kind are kept."""
+    if kind.custom:
+        return _ANYTHING
     group = "" if kind.stored_as else kind.group
     return _ALL[group, kind.versions[0], kind.kind]

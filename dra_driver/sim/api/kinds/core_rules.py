@@ -8,16 +8,25 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from dra_driver.sim.api.kinds import fields, pod_resources, resource_gates, strategies, syntax
+from dra_driver.sim.api.kinds import (
+    fields,
+    pod_resources,
+    priorities,
+    resource_gates,
+    strategies,
+    syntax,
+)
 
 Json = dict[str, Any]
 
-_POD_DEFAULTS = {
+_SPEC_DEFAULTS = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
-    "serviceAccountName": "default",
     "schedulerName": "default-scheduler",
+}
+_POD_DEFAULTS = {
+    "serviceAccountName": "default",
     "enableServiceLinks": True,
     "preemptionPolicy": "PreemptLowerPriority",
     "priority": 0,
@@ -90,6 +99,19 @@ def _prepare_pod(write: strategies.Write) -> None:
     spec = write.new.setdefault("spec", {})
     for name, value in _POD_DEFAULTS.items():
         spec.setdefault(name, value)
+    default_pod_spec(spec)
+    if write.old is None:
+        tolerations = spec.setdefault("tolerations", [])
+        held = {toleration.get("key") for toleration in tolerations}
+        tolerations += [dict(item) for item in _NOT_READY_TOLERATIONS if item["key"] not in held]
+        write.new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    resource_gates.drop_disabled(write, resource_gates.POD)
+
+
+def default_pod_spec(spec: Json) -> None:
+    """Sets what a pod has that says nothing else, also in a template."""
+    for name, value in _SPEC_DEFAULTS.items():
+        spec.setdefault(name, value)
     spec.setdefault("securityContext", {})
     for container in _containers(spec):
         for name, value in _CONTAINER_DEFAULTS.items():
@@ -98,12 +120,6 @@ def _prepare_pod(write: strategies.Write) -> None:
         latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
         container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
         _default_requests(container.setdefault("resources", {}))
-    if write.old is None:
-        tolerations = spec.setdefault("tolerations", [])
-        held = {toleration.get("key") for toleration in tolerations}
-        tolerations += [dict(item) for item in _NOT_READY_TOLERATIONS if item["key"] not in held]
-        write.new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
-    resource_gates.drop_disabled(write, resource_gates.POD)
 
 
 def _default_requests(resources: Json) -> None:
@@ -134,26 +150,31 @@ def _validate_pod(write: strategies.Write) -> fields.Errors:
         if write.status:
             return pod_resources.status_errors(write.new)
         return _pod_update_errors(spec, write.old["spec"])
+    return pod_spec_errors(spec, "spec")
+
+
+def pod_spec_errors(spec: Json, path: str) -> fields.Errors:
+    """What is wrong with the spec of a pod, or of a template, at that path."""
     found = [
         *fields.distinct(
             spec.get("resourceClaims"),
             None,
-            "spec.resourceClaims",
+            f"{path}.resourceClaims",
             _pod_claim_errors,
             lambda claim: claim.get("name", ""),
         ),
     ]
     if not spec.get("containers"):
-        found.append(fields.required("spec.containers"))
+        found.append(fields.required(f"{path}.containers"))
     claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     names: set[str] = set()
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind) or ()):
-            path = f"spec.{kind}[{index}]"
-            found += _container_errors(container, path, claims)
+            place = f"{path}.{kind}[{index}]"
+            found += _container_errors(container, place, claims)
             name = container.get("name", "")
             if name in names:
-                found.append(fields.duplicate(f"{path}.name", name))
+                found.append(fields.duplicate(f"{place}.name", name))
             names.add(name)
     return found
 
@@ -219,4 +240,4 @@ def _fixed(spec: Json) -> Json:
     return fixed
 
 
-POD = strategies.Strategy(_prepare_pod, _validate_pod)
+POD = strategies.Strategy(_prepare_pod, _validate_pod, admit=priorities.of_pod)

@@ -3,7 +3,6 @@
 from types import MappingProxyType
 
 from dra_driver.sim.api.kinds.schemas import (
-    ANY,
     BOOLEAN,
     INTEGER,
     MICRO_TIME,
@@ -71,7 +70,7 @@ _CONTAINER = open_record(
     env=list_of(open_record(name=STRING, value=STRING)),
     resources=_RESOURCES,
 )
-_POD_SPEC = open_record(
+POD_SPEC = open_record(
     "What is to run.",
     containers=list_of(_CONTAINER),
     initContainers=list_of(_CONTAINER),
@@ -97,7 +96,7 @@ _POD_SPEC = open_record(
 )
 _POD = record(
     "A group of containers on one node.",
-    spec=_POD_SPEC,
+    spec=POD_SPEC,
     status=open_record(
         "What has become of it.",
         phase=STRING,
@@ -198,16 +197,6 @@ CORE = MappingProxyType(
     }
 )
 EVENTS = MappingProxyType({"Event": _EVENTS_EVENT})
-APPS = MappingProxyType(
-    {
-        name: record(
-            f"A {name}; it is kept, but nothing acts on it.",
-            spec=open_record(selector=ANY, template=OBJECT),
-            status=OBJECT,
-        )
-        for name in ("Deployment", "DaemonSet")
-    }
-)
 COORDINATION = MappingProxyType(
     {
         "Lease": record(

@@ -1,4 +1,4 @@
-"""The kinds that are served. A new kind is a row in `KINDS`."""
+"""The kinds of DRA and of what it stands on. A new kind is a row in `KINDS`; see `served_kinds`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from dra_driver.sim.api.kinds import printing
 RESOURCE_GROUP = "resource.k8s.io"
 DNS_SUBDOMAIN = "subdomain"
 DNS_LABEL = "label"
+PATH_SEGMENT = "path segment"
 
 _COMMON_FIELDS = {"metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace"}
 
@@ -57,6 +58,8 @@ class Kind:
     stored_as: str = ""
     """The resource whose objects these are in another form; empty for its own."""
     categories: tuple[str, ...] = ()
+    custom: bool = False
+    """Whether a CustomResourceDefinition makes it known."""
 
     @property
     def resource(self) -> str:
@@ -155,7 +158,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "apps", ("v1",), "deployments", "deployment", "Deployment",
-        short_names=("deploy",), subresources=("status",), columns=printing.DEPLOYMENT,
+        short_names=("deploy",), subresources=("status", "scale"), columns=printing.DEPLOYMENT,
         generation=True, categories=("all",),
     ),
     Kind(

@@ -4,6 +4,7 @@ Source: `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 """
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dra_driver.sim.api.kinds import core_schemas, fields, kinds
@@ -86,6 +87,23 @@ def label_value_problems(value: str) -> list[str]:
     return found if _LABEL_VALUE.fullmatch(value) else [*found, _VALUE_TEXT]
 
 
+def segment_problems(value: str) -> list[str]:
+    """What keeps `value` from being one part of a path.
+
+    Source: `k8s.io/apimachinery/pkg/api/validation/path`, IsValidPathSegmentName.
+    """
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{letter}'" for letter in "/%" if letter in value]
+
+
+_NAME_RULES: Mapping[str, Callable[[str], list[str]]] = {
+    kinds.DNS_LABEL: label_problems,
+    kinds.DNS_SUBDOMAIN: subdomain_problems,
+    kinds.PATH_SEGMENT: segment_problems,
+}
+
+
 def validate(kind: kinds.Kind, metadata: Json) -> fields.Errors:
     """Everything that is wrong with the metadata of a new state of an object."""
     return [
@@ -98,7 +116,7 @@ def validate(kind: kinds.Kind, metadata: Json) -> fields.Errors:
 
 
 def _name_errors(kind: kinds.Kind, metadata: Json) -> fields.Errors:
-    check = label_problems if kind.name_rule == kinds.DNS_LABEL else subdomain_problems
+    check = _NAME_RULES[kind.name_rule]
     found = []
     if prefix := metadata.get("generateName"):
         texts = check(prefix.removesuffix("-"))
@@ -110,13 +128,17 @@ def _name_errors(kind: kinds.Kind, metadata: Json) -> fields.Errors:
     return [*found, *(fields.invalid("metadata.name", name, text) for text in check(name))]
 
 
-def validate_template(metadata: Json, path: str) -> fields.Errors:
-    """What is wrong with the metadata at `path`, of the objects that a template makes."""
-    found = [
+def validate_labels(metadata: Json, path: str) -> fields.Errors:
+    """What is wrong with labels and annotations of the metadata at `path`."""
+    return [
         *_annotation_errors(metadata.get("annotations") or {}, f"{path}.annotations"),
         *_label_errors(metadata.get("labels") or {}, f"{path}.labels"),
     ]
-    return found + [
+
+
+def validate_template(metadata: Json, path: str) -> fields.Errors:
+    """What is wrong with the metadata at `path`, of the objects that a template makes."""
+    return validate_labels(metadata, path) + [
         fields.forbidden(f"{path}.{name}", "cannot be set")
         for name in core_schemas.METADATA.fields or ()
         if name not in _IN_TEMPLATES and metadata.get(name)

@@ -272,7 +272,8 @@ SERVICE_ACCOUNT = (NAME, Column("Secrets", lambda body, _now: len(body.get("secr
 LEASE = (NAME, Column("Holder", at("spec.holderIdentity")), AGE)
 
 
-def _ready_replicas(body: Json, _now: dt.datetime) -> str:
+def ready_replicas(body: Json, _now: dt.datetime) -> str:
+    """A cell with how many pods are ready of those that are wanted."""
     status = body.get("status") or {}
     wanted = (body.get("spec") or {}).get("replicas", 1)
     return f"{status.get('readyReplicas', 0)}/{wanted}"
@@ -280,7 +281,7 @@ def _ready_replicas(body: Json, _now: dt.datetime) -> str:
 
 DEPLOYMENT = (
     NAME,
-    Column("Ready", _ready_replicas),
+    Column("Ready", ready_replicas),
     Column("Up-to-date", at("status.updatedReplicas", 0), type="integer"),
     Column("Available", at("status.availableReplicas", 0), type="integer"),
     AGE,

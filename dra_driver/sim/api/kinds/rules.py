@@ -5,10 +5,14 @@ from types import MappingProxyType
 
 from dra_driver.sim.api.kinds import (
     core_rules,
+    definitions,
+    priorities,
     resource_claims,
     resource_slices,
     resource_status,
     strategies,
+    workload_kinds,
+    workload_rules,
 )
 
 ALL: Mapping[str, strategies.Strategy] = MappingProxyType(
@@ -22,6 +26,9 @@ ALL: Mapping[str, strategies.Strategy] = MappingProxyType(
         "resourceclaims.resource.k8s.io": resource_status.STRATEGY,
         "resourceclaimtemplates.resource.k8s.io": resource_claims.TEMPLATE,
         "resourceslices.resource.k8s.io": resource_slices.STRATEGY,
+        workload_kinds.PRIORITY_CLASSES: priorities.CLASS,
+        workload_kinds.DEFINITIONS: definitions.STRATEGY,
+        **workload_rules.BY_RESOURCE,
     }
 )
 """Resource -> strategy; of others nothing is checked but the metadata."""

@@ -1,7 +1,7 @@
 """What is particular to a kind when it is written: defaults, dropped fields, validation."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.sim.api.kinds import fields
@@ -21,6 +21,8 @@ class Surroundings:
     expression_check: Callable[[str], str | None]
     """What is wrong with a CEL expression, or None."""
     namespace_labels: Callable[[str], Mapping[str, str]]
+    others: Callable[[str], Sequence[Json]] = lambda _storage: ()
+    """All objects of a resource, by where they are kept: `pods`, `deployments.apps`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Strategy:
     validate: Callable[[Write], fields.Errors] = lambda _write: []
     warn: Callable[[Json], list[str]] = lambda _body: []
     """Of an object that was written."""
+    admit: Callable[[Write], str | None] = lambda _write: None
+    """Why the write is forbidden, which other objects decide. It comes first, and may set fields."""
 
 
 PLAIN = Strategy()

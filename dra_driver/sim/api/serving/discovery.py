@@ -5,15 +5,13 @@ Sources: `k8s.io/apimachinery/pkg/apis/meta/v1` (APIGroupList, APIResourceList) 
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.sim.api.kinds import kinds
+from dra_driver.sim.api.kinds import kinds, served_kinds
 
 Json = dict[str, Any]
-Served = Mapping[str, tuple[str, ...]]
-"""The versions that are served of each group, the preferred one first."""
+Served = served_kinds.Table
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -21,7 +19,10 @@ _COLLECTION_VERBS = ("create", "delete", "deletecollection", "get", "list", "pat
 VERBS = (*_COLLECTION_VERBS, "watch")
 _SUBRESOURCE_VERBS = {"binding": ("create",)}
 _STATUS_VERBS = ("get", "patch", "update")
-_SUBRESOURCE_KINDS = {"binding": ("", "v1", "Binding")}
+_SUBRESOURCE_KINDS = {
+    "binding": ("", "v1", "Binding"),
+    "scale": ("autoscaling", "v1", "Scale"),
+}
 
 
 def wants_aggregated(accept: str) -> bool:
@@ -40,14 +41,15 @@ def core_versions() -> Json:
 
 def groups(served: Served) -> Json:
     """`/apis`."""
-    listed = [group(name, served) for name in served if name]
+    listed = [group(name, served) for name in served.versions if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
 def group(name: str, served: Served) -> Json:
     """`/apis/GROUP`."""
     versions = [
-        {"groupVersion": f"{name}/{version}", "version": version} for version in served[name]
+        {"groupVersion": f"{name}/{version}", "version": version}
+        for version in served.versions[name]
     ]
     return {
         "kind": "APIGroup",
@@ -58,10 +60,10 @@ def group(name: str, served: Served) -> Json:
     }
 
 
-def resources(name: str, version: str) -> Json:
+def resources(name: str, version: str, served: Served) -> Json:
     """`/api/v1`, `/apis/GROUP/VERSION`."""
     listed: list[Json] = []
-    for kind in _kinds_of(name, version):
+    for kind in served.of(name, version):
         entry: Json = {
             "name": kind.plural,
             "singularName": kind.singular,
@@ -92,31 +94,33 @@ def _subresource(kind: kinds.Kind, subresource: str) -> Json:
         "verbs": list(_SUBRESOURCE_VERBS.get(subresource, _STATUS_VERBS)),
     }
     if subresource in _SUBRESOURCE_KINDS:
-        entry["kind"] = _SUBRESOURCE_KINDS[subresource][2]
+        group_name, version, entry["kind"] = _SUBRESOURCE_KINDS[subresource]
+        if group_name:
+            entry |= {"group": group_name, "version": version}
     return entry
 
 
 def aggregated(served: Served, *, core: bool) -> Json:
     """`/api` or `/apis` for a client that wants everything at once."""
-    names = [name for name in served if bool(name) != core]
+    names = [name for name in served.versions if bool(name) != core]
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [_discovered_group(name, served[name]) for name in names],
+        "items": [_discovered_group(name, served) for name in names],
     }
 
 
-def _discovered_group(name: str, versions: tuple[str, ...]) -> Json:
+def _discovered_group(name: str, served: Served) -> Json:
     return {
         "metadata": {"name": name, "creationTimestamp": None},
         "versions": [
             {
                 "version": version,
                 "freshness": "Current",
-                "resources": [_discovered(kind, version) for kind in _kinds_of(name, version)],
+                "resources": [_discovered(kind, version) for kind in served.of(name, version)],
             }
-            for version in versions
+            for version in served.versions[name]
         ],
     }
 
@@ -178,7 +182,3 @@ def version_info(git_version: str) -> Json:
         "compiler": "",
         "platform": "linux/amd64",
     }
-
-
-def _kinds_of(group_name: str, version: str) -> list[kinds.Kind]:
-    return [kind for kind in kinds.KINDS if kind.group == group_name and version in kind.versions]

@@ -1,9 +1,8 @@
 """Everything under a path that is no resource: discovery, version, health, OpenAPI."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from dra_driver.sim.api.kinds import problems
+from dra_driver.sim.api.kinds import problems, served_kinds
 from dra_driver.sim.api.serving import discovery, openapi, routing
 
 Json = dict[str, Any]
@@ -12,9 +11,9 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class Endpoints:
-    """Answers those paths; always the same answers."""
+    """Answers those paths, by the kinds that are served at that moment."""
 
-    def __init__(self, served: Mapping[str, tuple[str, ...]], git_version: str) -> None:
+    def __init__(self, served: served_kinds.Table, git_version: str) -> None:
         self._served = served
         self._version = discovery.version_info(git_version)
 
@@ -46,7 +45,7 @@ class Endpoints:
             case _:
                 raise problems.no_such_path()
         self._check(group, version)
-        return openapi.document(group, version)
+        return openapi.document(group, version, self._served)
 
     def _discovery(self, path: str, aggregated: bool) -> Json:
         if path in ("/api", "/apis") and aggregated:
@@ -56,7 +55,7 @@ class Endpoints:
                 return discovery.core_versions()
             case ["apis"]:
                 return discovery.groups(self._served)
-            case ["apis", group] if group in self._served:
+            case ["apis", group] if group in self._served.versions:
                 return discovery.group(group, self._served)
             case ["api", version]:
                 return self._resources("", version)
@@ -66,8 +65,8 @@ class Endpoints:
 
     def _resources(self, group: str, version: str) -> Json:
         self._check(group, version)
-        return discovery.resources(group, version)
+        return discovery.resources(group, version, self._served)
 
     def _check(self, group: str, version: str) -> None:
-        if version not in self._served.get(group, ()):
+        if version not in self._served.versions.get(group, ()):
             raise problems.no_such_path()

@@ -12,6 +12,7 @@ from dra_driver.sim.api.serving import (
     protobuf,
     representing,
     routing,
+    scaling,
     warning_headers,
     watching,
 )
@@ -59,17 +60,10 @@ Answer = Reply | WatchReply
 class Handler:
     """Answers requests from a registry."""
 
-    def __init__(
-        self,
-        objects: registry.Registry,
-        *,
-        served: Mapping[str, tuple[str, ...]],
-        git_version: str,
-    ) -> None:
-        """A handler that serves the given versions of each group."""
-        self._served = served
+    def __init__(self, objects: registry.Registry, *, git_version: str) -> None:
+        """A handler that serves the kinds of the registry."""
         self._registry = objects
-        self._endpoints = endpoints.Endpoints(served, git_version)
+        self._endpoints = endpoints.Endpoints(objects.table, git_version)
         self._verbs: Mapping[str, Callable[[routing.Request, routing.Target], Answer]] = {
             "get": self._get,
             "list": self._list,
@@ -87,7 +81,7 @@ class Handler:
         Raises:
             problems.ApiError: 404 or 405.
         """
-        return routing.resolve(request, self._served)
+        return routing.resolve(request, self._registry.table)
 
     def handle(self, request: routing.Request, target: routing.Target | None) -> Answer:
         """The answer.
@@ -107,6 +101,8 @@ class Handler:
                 codecs.dumps(answer),
                 discovery.AGGREGATED if aggregated else representing.JSON,
             )
+        if target.subresource == scaling.SUBRESOURCE:
+            return Reply(200, codecs.dumps(scaling.answer(self._registry, request, target)))
         return self._verbs[target.verb](request, target)
 
     def _get(self, request: routing.Request, target: routing.Target) -> Reply:

@@ -1,9 +1,8 @@
 """The OpenAPI documents that `kubectl` reads: to explain fields, and to see what it may send."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from dra_driver.sim.api.kinds import catalog, kinds, schemas
+from dra_driver.sim.api.kinds import catalog, kinds, schemas, served_kinds
 
 Json = dict[str, Any]
 _INFO = {"title": "Kubernetes", "version": "v1"}
@@ -14,23 +13,21 @@ _PARAMETERS = [
 """What kubectl looks for before it relies on the server to validate fields, or to run dry."""
 
 
-def index(served: Mapping[str, tuple[str, ...]]) -> Json:
+def index(served: served_kinds.Table) -> Json:
     """`/openapi/v3`: where the document of each group and version is."""
     paths = {}
-    for group, versions in served.items():
+    for group, versions in served.versions.items():
         for version in versions:
             path = f"apis/{group}/{version}" if group else f"api/{version}"
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
     return {"paths": paths}
 
 
-def document(group: str, version: str) -> Json:
+def document(group: str, version: str, served: served_kinds.Table) -> Json:
     """The document of one group and version."""
     paths: Json = {}
     components: Json = {}
-    for kind in kinds.KINDS:
-        if kind.group != group or version not in kind.versions:
-            continue
+    for kind in served.of(group, version):
         identity = {"group": group, "version": version, "kind": kind.kind}
         schema = schemas.to_openapi(catalog.schema_of(kind, version))
         components[_schema_name(kind, version)] = schema | {

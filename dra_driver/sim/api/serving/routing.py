@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib import parse
 
-from dra_driver.sim.api.kinds import kinds, problems
+from dra_driver.sim.api.kinds import kinds, problems, served_kinds
 
 Json = dict[str, Any]
 
@@ -100,12 +100,12 @@ def describe(request: Request, target: Target | None) -> Call:
     )
 
 
-def resolve(request: Request, served: Mapping[str, tuple[str, ...]]) -> Target | None:
+def resolve(request: Request, table: served_kinds.Table) -> Target | None:
     """What the request is about; None if the path is not that of a resource.
 
     Args:
         request: The request.
-        served: The versions that are served of each group.
+        table: The kinds that are served.
 
     Raises:
         problems.ApiError: 404, no such group, version, resource or subresource is served.
@@ -118,26 +118,26 @@ def resolve(request: Request, served: Mapping[str, tuple[str, ...]]) -> Target |
             pass
         case _:
             return None
-    if version not in served.get(group, ()):
+    if version not in table.versions.get(group, ()):
         raise problems.no_such_path()
     watching = rest[0] == "watch"
     if watching:
         rest = rest[1:]
-    target = _in_group(group, version, rest)
+    target = _in_group(table, group, version, rest)
     return dataclasses.replace(target, verb=_verb(request, target, watching=watching))
 
 
-def _in_group(group: str, version: str, rest: list[str]) -> Target:
+def _in_group(table: served_kinds.Table, group: str, version: str, rest: list[str]) -> Target:
     match rest:
         case ["namespaces", namespace, plural, *more] if not (
-            group == "" and kinds.find("", "namespaces") and plural in ("status", "finalize")
+            group == "" and plural in ("status", "finalize")
         ):
             pass
         case [plural, *more]:
             namespace = ""
         case _:
             raise problems.no_such_path()
-    kind = kinds.find(group, plural)
+    kind = table.find(group, plural)
     name, subresource = ([*more, "", ""])[:2]
     if kind is None or version not in kind.versions or len(more) > 2:
         raise problems.no_such_path()

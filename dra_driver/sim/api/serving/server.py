@@ -13,7 +13,7 @@ import uvicorn
 
 from dra_driver import errors
 from dra_driver.adapters.serving import tls
-from dra_driver.sim.api.kinds import kinds, resource_gates, rules
+from dra_driver.sim.api.kinds import resource_gates, rules, served_kinds
 from dra_driver.sim.api.serving import access, discovery, handling, kubeconfig, options, serving
 from dra_driver.sim.api.storing import registry, seeding, store
 
@@ -46,13 +46,10 @@ class ApiServer:
         first_version = time.time_ns() // 1_000_000
         self.store = store.Store(history=self.options.history, first_version=first_version)
         self._settings = _registry_settings(self.options)
-        self.registry = registry.Registry(self.store, self._settings)
+        table = served_kinds.Table(self.options.resource_versions)
+        self.registry = registry.Registry(self.store, self._settings, table)
         seeding.seed(self.registry)
-        handler = handling.Handler(
-            self.registry,
-            served=_served(self.options.resource_versions),
-            git_version=self.options.kubernetes_version,
-        )
+        handler = handling.Handler(self.registry, git_version=self.options.kubernetes_version)
         config = uvicorn.Config(
             serving.App(handler, self.options, self._cut),
             http="httptools",
@@ -227,14 +224,3 @@ def _registry_settings(settings: Options) -> registry.Settings:
         expression_check=settings.expression_check,
         webhook=settings.webhook,
     )
-
-
-def _served(resource_versions: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    served = {kind.group: kind.versions for kind in kinds.KINDS}
-    unknown = [name for name in resource_versions if name not in served[kinds.RESOURCE_GROUP]]
-    if unknown or not resource_versions:
-        raise errors.Rejected(
-            f"resource_versions {resource_versions!r}: allowed is one or more of "
-            f"{served[kinds.RESOURCE_GROUP]!r}"
-        )
-    return served | {kinds.RESOURCE_GROUP: resource_versions}

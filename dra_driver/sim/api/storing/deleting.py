@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
-from dra_driver.sim.api.kinds import kinds, problems
+from dra_driver.sim.api.kinds import kinds, problems, served_kinds, workload_kinds
 from dra_driver.sim.api.storing import store
 
 Json = dict[str, Any]
@@ -33,9 +33,13 @@ class Options:
 class Deleter:
     """Deletes objects of a store. Every method takes the store's lock."""
 
-    def __init__(self, objects: store.Store, clock: Callable[[], dt.datetime]) -> None:
+    def __init__(
+        self, objects: store.Store, clock: Callable[[], dt.datetime], table: served_kinds.Table
+    ) -> None:
+        """`table` are the kinds that are served; that of a CRD goes with it."""
         self._store = objects
         self._clock = clock
+        self._table = table
 
     def delete(self, kind: kinds.Kind, key: store.Key, options: Options) -> tuple[Json, bool]:
         """Deletes the object, or marks it as being deleted.
@@ -104,10 +108,13 @@ class Deleter:
 
     def _remove(self, kind: kinds.Kind, key: store.Key) -> Json:
         gone = self._store.remove(kind.storage, key)
+        if kind.storage == workload_kinds.DEFINITIONS and (custom := self._table.forget(key[1])):
+            for item in self._store.items(custom.storage):
+                self._remove(custom, store.key_of(item))
         for resource, dependent in self._store.dependents(gone["metadata"]["uid"]):
             body = self._store.get(resource, dependent)
             if body is not None and self._is_ownerless(body):
-                self._delete(_kind_of(resource), dependent, body, None)
+                self._delete(self._table.stored_in(resource), dependent, body, None)
         if kind.namespaced:
             self._finish_namespace(key[0])
         return gone
@@ -119,7 +126,7 @@ class Deleter:
 
     def _exists(self, reference: Json, namespace: str) -> bool:
         group = reference["apiVersion"].rpartition("/")[0]
-        kind = kinds.named(group, reference["kind"])
+        kind = self._table.named(group, reference["kind"])
         if kind is None or (kind.namespaced and not namespace):
             return True  # The real collector does not delete what it cannot look up.
         key = (namespace if kind.namespaced else "", reference["name"])
@@ -142,7 +149,7 @@ class Deleter:
         if not body["metadata"].get("deletionTimestamp"):
             marked = self._marked(body, 0) | {"status": {"phase": "Terminating"}}
             body = self._store.put(_NAMESPACES, marked)
-        for kind in kinds.KINDS:
+        for kind in self._table.all():
             if not kind.namespaced or kind.stored_as:
                 continue
             for item in self._store.items(kind.storage):
@@ -160,20 +167,16 @@ class Deleter:
             return False
         if body["metadata"].get("finalizers") or self._has_content(name):
             return False
-        self._remove(_kind_of(_NAMESPACES), ("", name))
+        self._remove(self._table.stored_in(_NAMESPACES), ("", name))
         return True
 
     def _has_content(self, namespace: str) -> bool:
         return any(
             item["metadata"]["namespace"] == namespace
-            for kind in kinds.KINDS
+            for kind in self._table.all()
             if kind.namespaced
             for item in self._store.items(kind.storage)
         )
-
-
-def _kind_of(resource: str) -> kinds.Kind:
-    return next(kind for kind in kinds.KINDS if kind.resource == resource)
 
 
 def _check_preconditions(kind: kinds.Kind, body: Json, options: Options) -> None:

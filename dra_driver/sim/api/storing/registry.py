@@ -11,7 +11,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dra_driver.sim.api.kinds import catalog, kinds, metadata, problems, schemas, strategies
+from dra_driver.sim.api.kinds import (
+    catalog,
+    kinds,
+    metadata,
+    problems,
+    schemas,
+    served_kinds,
+    strategies,
+    workload_kinds,
+)
 from dra_driver.sim.api.storing import deleting, selectors, store
 
 Json = dict[str, Any]
@@ -60,10 +69,14 @@ class Registry:
     Bodies that are returned are those in the store: they are not to be changed.
     """
 
-    def __init__(self, objects: store.Store, settings: Settings) -> None:
+    def __init__(
+        self, objects: store.Store, settings: Settings, table: served_kinds.Table | None = None
+    ) -> None:
+        """`table` are the kinds that are served; it follows the CRDs that are written here."""
         self.store = objects
+        self.table = table or served_kinds.Table()
         self._settings = settings
-        self._deleter = deleting.Deleter(objects, settings.clock)
+        self._deleter = deleting.Deleter(objects, settings.clock, self.table)
 
     def get(self, kind: kinds.Kind, namespace: str, name: str) -> Json:
         """The object.
@@ -124,6 +137,7 @@ class Registry:
             if dry_run:
                 return body
             stored = self.store.put(kind.storage, body)
+            self._define(kind, stored)
             self._deleter.collect(kind, stored)
             return stored
 
@@ -160,6 +174,7 @@ class Registry:
             if new == old or dry_run:
                 return new
             stored = self.store.put(kind.storage, new)
+            self._define(kind, stored)
             if not self._deleter.finish(kind, stored):
                 self._deleter.collect(kind, stored)
             return stored
@@ -173,6 +188,11 @@ class Registry:
     ) -> tuple[Json, bool]:
         """Deletes the object; see `deleting.Deleter.delete`."""
         return self._deleter.delete(kind, key, options)
+
+    def _define(self, kind: kinds.Kind, stored: Json) -> None:
+        """Serve the kind that a definition makes known."""
+        if kind.storage == workload_kinds.DEFINITIONS:
+            self.table.define(stored)
 
     def _place(self, kind: kinds.Kind, namespace: str, meta: Json) -> None:
         if not kind.namespaced:
@@ -218,13 +238,16 @@ class Registry:
     ) -> None:
         write = strategies.Write(new, old, status, self._surroundings(now))
         strategy = self._strategy(kind)
+        name = new["metadata"].get("name", "")
+        if not status and (why := strategy.admit(write)):
+            raise problems.forbidden(kind, name, why)
         strategy.prepare(write)
         found = metadata.validate(kind, new["metadata"])
         if old is not None:
             found += metadata.validate_update(new["metadata"], old["metadata"])
         found += strategy.validate(write)
         if found:
-            raise problems.invalid(kind, new["metadata"].get("name", ""), found)
+            raise problems.invalid(kind, name, found)
         denial = self._settings.webhook(new)
         if denial is not None:
             raise problems.denied(denial)
@@ -239,6 +262,7 @@ class Registry:
             disabled_gates=self._settings.disabled_gates,
             expression_check=self._settings.expression_check,
             namespace_labels=self._namespace_labels,
+            others=self.store.items,
         )
 
     def _namespace_labels(self, name: str) -> Mapping[str, str]:

@@ -1,8 +1,28 @@
 import api_objects
 import pytest
 
-from dra_driver.sim.api.kinds import kinds
+from dra_driver.sim.api.kinds import served_kinds
 from dra_driver.sim.api.serving import discovery
+
+GROUPS = {
+    "admissionregistration.k8s.io": ["v1"],
+    "apiextensions.k8s.io": ["v1"],
+    "apiregistration.k8s.io": ["v1"],
+    "apps": ["v1"],
+    "autoscaling": ["v2", "v1"],
+    "batch": ["v1"],
+    "coordination.k8s.io": ["v1"],
+    "discovery.k8s.io": ["v1"],
+    "events.k8s.io": ["v1"],
+    "networking.k8s.io": ["v1"],
+    "node.k8s.io": ["v1"],
+    "policy": ["v1"],
+    "rbac.authorization.k8s.io": ["v1"],
+    "resource.k8s.io": ["v1"],
+    "scheduling.k8s.io": ["v1"],
+    "storage.k8s.io": ["v1"],
+}
+"""Versions of each group, the preferred one first."""
 
 
 def test_the_server_says_which_version_it_plays(api):
@@ -33,14 +53,7 @@ def test_groups_and_versions_are_listed(shared_api):
         for group in shared_api.get("/apis")["groups"]
     }
 
-    assert groups == {
-        "admissionregistration.k8s.io": "admissionregistration.k8s.io/v1",
-        "apps": "apps/v1",
-        "coordination.k8s.io": "coordination.k8s.io/v1",
-        "discovery.k8s.io": "discovery.k8s.io/v1",
-        "events.k8s.io": "events.k8s.io/v1",
-        "resource.k8s.io": "resource.k8s.io/v1",
-    }
+    assert groups == {name: f"{name}/{versions[0]}" for name, versions in GROUPS.items()}
 
 
 def test_the_resources_of_a_version_are_listed(shared_api):
@@ -73,23 +86,7 @@ def test_what_is_not_served_is_not_described(shared_api, path):
     assert shared_api.send("GET", path).status == 404
 
 
-@pytest.mark.parametrize(
-    ("path", "groups"),
-    [
-        ("/api", [""]),
-        (
-            "/apis",
-            [
-                "admissionregistration.k8s.io",
-                "apps",
-                "coordination.k8s.io",
-                "discovery.k8s.io",
-                "events.k8s.io",
-                "resource.k8s.io",
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("path", "groups"), [("/api", [""]), ("/apis", sorted(GROUPS))])
 def test_everything_can_be_described_in_one_answer(shared_api, path, groups):
     answer = shared_api.send("GET", path, headers={"accept": discovery.AGGREGATED})
 
@@ -103,22 +100,18 @@ def test_everything_can_be_described_in_one_answer(shared_api, path, groups):
         for resource in version["resources"]
     }
     assert described == {
-        (kind.group, "v1", kind.plural) for kind in kinds.KINDS if kind.group in groups
+        (kind.group, version, kind.plural)
+        for kind in served_kinds.BUILT_IN
+        if kind.group in groups
+        for version in GROUPS.get(kind.group, ["v1"])
     }
 
 
 def test_every_version_has_a_document(shared_api):
     paths = shared_api.get("/openapi/v3")["paths"]
 
-    assert set(paths) == {
-        "api/v1",
-        "apis/admissionregistration.k8s.io/v1",
-        "apis/apps/v1",
-        "apis/coordination.k8s.io/v1",
-        "apis/discovery.k8s.io/v1",
-        "apis/events.k8s.io/v1",
-        "apis/resource.k8s.io/v1",
-    }
+    listed = {f"apis/{group}/{version}" for group, found in GROUPS.items() for version in found}
+    assert set(paths) == {"api/v1"} | listed
     for entry in paths.values():
         assert shared_api.get(entry["serverRelativeURL"])["openapi"] == "3.0.0"
 

@@ -230,7 +230,7 @@ def test_an_object_whose_owner_never_was_is_collected(api):
 
 def test_an_owner_of_an_unknown_kind_is_taken_to_exist(api):
     body = api_objects.pod()
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "uid": "u"}}
+    owner = {"apiVersion": "example.com/v1", "kind": "Job", "metadata": {"name": "j", "uid": "u"}}
     body["metadata"]["ownerReferences"] = api_objects.owned_by(owner)
 
     api.create(PODS, body)
