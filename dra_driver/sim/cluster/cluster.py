@@ -1,8 +1,7 @@
 """The embedded cluster: API server, scheduler, controllers and nodes, started and stopped together.
 
 Each node's kubelet runs here, its kubelet plugin as a process of its own, as on a real node. Unlike
-in a real cluster all have the same token, that of the kubeconfig, and may do everything; and there
-are no controllers but that of claims: a Deployment or a Job is stored, and makes no pods.
+in a real cluster all have the same token, that of the kubeconfig, and may do everything.
 """
 
 import contextlib
@@ -28,6 +27,7 @@ from dra_driver.model import mps
 from dra_driver.sim.api.kinds import resource_gates
 from dra_driver.sim.api.serving import access, options, server
 from dra_driver.sim.cluster import claim_controller, kubelet, runtime, scheduler
+from dra_driver.sim.cluster.workloads import loop
 from dra_driver.sim.gpus import gpu_state, host_nvidia_smi
 
 Json = dict[str, Any]
@@ -218,7 +218,8 @@ class Cluster:
             extended=self._api.is_on(resource_gates.EXTENDED_RESOURCE),
         )
         controller = claim_controller.ClaimController(self._part_client("claim-controller"))
-        for part in (controller, self._scheduler):
+        workloads = loop.Workloads(self._part_client("workloads"))
+        for part in (controller, self._scheduler, workloads):
             part.start()
             self._stack.callback(part.stop)
         for spec in self._specs:

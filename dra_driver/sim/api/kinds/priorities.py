@@ -44,10 +44,11 @@ def _validate(write: strategies.Write) -> fields.Errors:
     policy = new["preemptionPolicy"]
     if policy not in _POLICIES:
         found.append(fields.not_supported("preemptionPolicy", policy, _POLICIES))
-    for field in ("value", "preemptionPolicy"):
-        if write.old is not None and new[field] != write.old[field]:
-            found.append(fields.forbidden(field, _IMMUTABLE))
-    return found
+    return found + [
+        fields.forbidden(field, _IMMUTABLE)
+        for field in ("value", "preemptionPolicy")
+        if write.old is not None and new[field] != write.old[field]
+    ]
 
 
 def _admit(write: strategies.Write) -> str | None:

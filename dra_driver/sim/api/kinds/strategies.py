@@ -47,7 +47,7 @@ class Strategy:
     warn: Callable[[Json], list[str]] = lambda _body: []
     """Of an object that was written."""
     admit: Callable[[Write], str | None] = lambda _write: None
-    """Why the write is forbidden, which other objects decide. It comes first, and may set fields."""
+    """Why the write is forbidden, by other objects. It is the first step, and may set fields."""
 
 
 PLAIN = Strategy()
