@@ -139,11 +139,12 @@ class OneNode:
     def add_pod(
         self, name: str, claims: Mapping[str, str] | None = None, *containers: Json, **spec: Any
     ) -> Json:
-        """A pod without a node; `claims` by the pod's names for them."""
+        """A pod without a node, not restarted; `claims` by the pod's names for them."""
         uses = [{"name": key} for key in claims or {}]
         body = {
             "metadata": {"name": name},
             "spec": {
+                "restartPolicy": "Never",
                 "containers": list(containers) or [container("main", *uses)],
                 "resourceClaims": [
                     {"name": key, "resourceClaimName": value}

@@ -1,8 +1,7 @@
 """A kubelet, as far as a DRA driver meets it: registration, pods, prepare and unprepare.
 
 Unlike the real one: a failed prepare or unprepare is tried again after seconds, not after a minute
-(a change of the pod brings it forward, as there); containers are stopped without grace and never
-started again, so a pod whose containers have ended is done whatever its restart policy is; there
+(a change of the pod brings it forward, as there); containers are stopped without grace; there
 are no init containers, probes, volumes or resource limits; slices are deleted once at the start,
 whether that works or not. A new object starts with no memory of an earlier one: claims of pods
 that ran then are prepared again. Source: Kubernetes 1.36, `pkg/kubelet`.
@@ -10,16 +9,16 @@ that ran then are prepared again. Source: Kubernetes 1.36, `pkg/kubelet`.
 
 import concurrent.futures
 import dataclasses
-import datetime as dt
 import pathlib
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import informer, kube
 from dra_driver.logic.scheduling import extended_resources
-from dra_driver.sim.cluster import claim_cache, events, plugins, runtime
+from dra_driver.sim.cluster import claim_cache, events, plugins, pod_status, restarts, runtime
 
 Json = dict[str, Any]
 
@@ -41,6 +40,8 @@ class _Pod:
     views: Mapping[str, runtime.View]
     gone: bool = False
     ended: bool = False
+    prepared: Mapping[str, claim_cache.PreparedClaim] = dataclasses.field(default_factory=dict)
+    lives: dict[str, restarts.Life] = dataclasses.field(default_factory=dict)
 
     @property
     def uid(self) -> str:
@@ -153,9 +154,10 @@ class Kubelet:
                 return False
             reason = "FailedPrepareDynamicResources"
             try:
-                prepared = self._claims.prepare(_pod_claims(pod.body))
+                pod.prepared = self._claims.prepare(_pod_claims(pod.body))
                 reason = "Failed"
-                self._start_containers(pod, prepared)
+                for container in pod.body["spec"]["containers"]:
+                    self._start_container(pod, container)
                 self._report(pod, "Running")
             except errors.DriverError as error:
                 self._stop_containers(pod)
@@ -163,24 +165,63 @@ class Kubelet:
             else:
                 return True
 
-    def _start_containers(
-        self, pod: _Pod, prepared: Mapping[str, claim_cache.PreparedClaim]
-    ) -> None:
-        for container in pod.body["spec"]["containers"]:
-            started = self._runtime.start(
-                _container(pod.body, container, prepared), pod.changed.set
-            )
-            with self._lock:
-                pod.containers[container["name"]] = started
+    def _start_container(self, pod: _Pod, container: Json) -> None:
+        asked = _container(pod.body, container, pod.prepared)
+        started = self._runtime.start(asked, pod.changed.set)
+        with self._lock:
+            pod.containers[container["name"]] = started
 
     def _follow(self, pod: _Pod) -> dict[str, int | None]:
         """Wait for the end of the pod; the exit status of each container, None if it still runs."""
         while True:
             pod.changed.clear()
             statuses = {name: started.status() for name, started in pod.containers.items()}
-            if None not in statuses.values() or pod.deleting or self._stop.is_set():
+            if pod.deleting or self._stop.is_set():
                 return statuses
-            pod.changed.wait(WAIT_SECONDS)
+            due = self._restart(pod, statuses)
+            if due is None and None not in statuses.values():
+                return statuses
+            pod.changed.wait(WAIT_SECONDS if due is None else due)
+
+    def _restart(self, pod: _Pod, statuses: Mapping[str, int | None]) -> float | None:
+        """Start what has ended and is wanted again; seconds until the next one, None if none is."""
+        policy = pod.body["spec"].get("restartPolicy", "Always")
+        due: list[float] = []
+        told = False
+        for container in pod.body["spec"]["containers"]:
+            name = container["name"]
+            status, life = statuses[name], pod.lives.setdefault(name, restarts.Life())
+            if status is None or not restarts.is_due(policy, status):
+                continue
+            if life.at is None:
+                told = True
+                life.ended(pod_status.terminated(status), time.monotonic())
+            left = (life.at or 0.0) - time.monotonic()
+            if left <= 0:
+                told = True
+                left = self._start_again(pod, container, life)
+            due.append(left)
+        if told:
+            self._report_restarts(pod)
+        return min(due, default=None)
+
+    def _start_again(self, pod: _Pod, container: Json, life: restarts.Life) -> float:
+        """Start a container once more; seconds until the next look at it."""
+        pod.containers[container["name"]].stop()
+        try:
+            self._start_container(pod, container)
+        except errors.DriverError as error:
+            self._events.record(pod.body, "Warning", "Failed", str(error))
+            return RETRY_SECONDS
+        life.started()
+        return WAIT_SECONDS
+
+    def _report_restarts(self, pod: _Pod) -> None:
+        """Tell of containers that wait and start again; the next change is told if this is not."""
+        try:
+            self._report(pod, "Running")
+        except errors.DriverError as error:
+            self._log.info("restart is not told", pod=pod.uid, reason=str(error))
 
     def _end(self, pod: _Pod, statuses: Mapping[str, int | None]) -> None:
         """Stop and unprepare; then the pod is done, which its status tells."""
@@ -241,7 +282,7 @@ class Kubelet:
                     # A pod of the same name that came meanwhile is another one.
                     {
                         "metadata": {"uid": pod.uid},
-                        "status": _status(body, phase, statuses or {}),
+                        "status": pod_status.told(body, phase, statuses or {}, pod.lives),
                     },
                     metadata["namespace"],
                     subresource="status",
@@ -251,46 +292,6 @@ class Kubelet:
 
 
 _ENDED = ("Succeeded", "Failed")
-_OUR_CONDITIONS = ("Initialized", "Ready", "ContainersReady")
-_KILLED = 137
-"""Exit status of what was ended by SIGKILL."""
-
-
-def _status(pod: Json, phase: str, statuses: Mapping[str, int | None]) -> Json:
-    """What the kubelet says of a pod; a container that still ran at the end was killed."""
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    before = pod.get("status") or {}
-    running = phase == "Running"
-    known = {item["type"]: item for item in before.get("conditions") or ()}
-    ours: dict[str, Json] = {
-        kind: {"type": kind, "status": str(running), "lastTransitionTime": now}
-        for kind in _OUR_CONDITIONS
-    }
-    return {
-        "phase": phase,
-        "startTime": before.get("startTime") or now,
-        "conditions": list((known | ours).values()),
-        "containerStatuses": [
-            {
-                "name": container["name"],
-                "image": container.get("image", ""),
-                "imageID": "",
-                "ready": running,
-                "started": running,
-                "restartCount": 0,
-                "state": {"running": {"startedAt": now}}
-                if running
-                else _terminated(statuses.get(container["name"]), now),
-            }
-            for container in pod["spec"]["containers"]
-        ],
-    }
-
-
-def _terminated(status: int | None, now: str) -> Json:
-    code = _KILLED if status is None else status
-    reason = "Error" if code else "Completed"
-    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": now}}
 
 
 def _pod_claims(pod: Json) -> claim_cache.PodClaims:

@@ -141,15 +141,41 @@ def sleep_seconds(command: Sequence[str]) -> float | None:
 
     Understood are `sleep 5`, and a shell's `-c` with a last command of that form: `work; sleep 5`.
     """
-    words = list(command)
-    if len(words) == _WITH_SCRIPT and words[1] == "-c":
-        with contextlib.suppress(ValueError):  # Quotes that are not closed: the shell would fail.
-            words = shlex.split(re.split(r"[;&|\n]+", words[2].rstrip("; \n"))[-1])
+    words = _last_words(command)
     if len(words) != _SLEEP_WORDS or pathlib.PurePath(words[0]).name != "sleep":
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", words[1])
     seconds = float(found[1]) * _UNITS[found[2]] if found else FOREVER_SECONDS
     return seconds if seconds < FOREVER_SECONDS else None
+
+
+def end_of(command: Sequence[str]) -> tuple[float, int] | None:
+    """After how many seconds a command ends, and with which status; None where it runs on.
+
+    Understood are sleeps, and as the last command `exit N` and those that are done at once.
+    """
+    seconds = sleep_seconds(command)
+    if seconds is not None:
+        return seconds, 0
+    words = _last_words(command)
+    if not words:
+        return None
+    name = pathlib.PurePath(words[0]).name
+    if name == "exit" and len(words) == 2 and re.fullmatch("[0-9]{1,3}", words[1]):
+        return 0.0, int(words[1]) % 256
+    return (0.0, _AT_ONCE[name]) if name in _AT_ONCE else None
+
+
+_AT_ONCE = {"nvidia-smi": 0, "echo": 0, "true": 0, "false": 1}
+
+
+def _last_words(command: Sequence[str]) -> list[str]:
+    """The command, or the last one of a shell's `-c`."""
+    words = list(command)
+    if len(words) == _WITH_SCRIPT and words[1] == "-c":
+        with contextlib.suppress(ValueError):  # Quotes that are not closed: the shell would fail.
+            words = shlex.split(re.split(r"[;&|\n]+", words[2].rstrip("; \n"))[-1])
+    return words
 
 
 _WITH_SCRIPT, _SLEEP_WORDS = 3, 2
@@ -159,7 +185,8 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 class PretendedRuntime:
     """Runs nothing but the stand-in for nvidia-smi, with the variables that a container gets.
 
-    A container whose command ends with a sleep ends by itself after that time, with status 0.
+    A container whose command ends with a sleep ends by itself after that time, with status 0; see
+    `end_of` for what else ends.
     """
 
     def __init__(self, cdi_dir: pathlib.Path) -> None:
@@ -169,20 +196,23 @@ class PretendedRuntime:
         """See `Runtime`: the container "runs" until its sleep is over, or until it is stopped."""
         seen = resolve(self._cdi_dir, container.cdi_ids)
         seen = dataclasses.replace(seen, output=_list_gpus(seen, container.env))
-        return _Pretended(seen, sleep_seconds(container.command), on_end)
+        return _Pretended(seen, end_of(container.command), on_end)
 
     def close(self) -> None:
         """See `Runtime`."""
 
 
 class _Pretended:
-    def __init__(self, seen: View, seconds: float | None, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, seen: View, end: tuple[float, int] | None, on_end: Callable[[], None]
+    ) -> None:
         self._seen = seen
         self._on_end = on_end
         self._status: int | None = None
-        self._timer = threading.Timer(seconds or 0, self._end)
+        seconds, self._ends_with = end or (0.0, 0)
+        self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
-        if seconds is not None:
+        if end is not None:
             self._timer.start()
 
     def view(self) -> View:
@@ -195,7 +225,7 @@ class _Pretended:
         self._timer.cancel()
 
     def _end(self) -> None:
-        self._status = 0
+        self._status = self._ends_with
         self._on_end()
 
 
