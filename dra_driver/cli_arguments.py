@@ -88,7 +88,8 @@ def demo(commands: Commands) -> argparse.ArgumentParser:
         "--emulate",
         metavar="RELEASE",
         help="behave as a Kubernetes release, with its known defects in allocating devices and "
-        "what its API server refuses: 1.36.2, 1.37, 1.38. Default: as 1.36, its defects mended",
+        "what its API server serves and refuses: 1.34, 1.35, 1.36.2, 1.37, 1.38. Default: as 1.36, "
+        "its defects mended",
     )
     return parser
 

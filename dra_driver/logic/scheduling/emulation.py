@@ -42,16 +42,19 @@ class Emulation:
 
 FIXED = Emulation()
 
+_UNTIL_1_36_2 = Emulation(
+    counters_by_pool_name=True,
+    reservations_leak=True,
+    shares_count_again=True,
+    all_forgets_room=True,
+    distinct_forgets=True,
+    admin_access_takes=True,
+    shares_hold_nothing=True,
+)
 RELEASES: Mapping[str, Emulation] = {
-    "1.36.2": Emulation(
-        counters_by_pool_name=True,
-        reservations_leak=True,
-        shares_count_again=True,
-        all_forgets_room=True,
-        distinct_forgets=True,
-        admin_access_takes=True,
-        shares_hold_nothing=True,
-    ),
+    "1.34": _UNTIL_1_36_2,
+    "1.35": _UNTIL_1_36_2,
+    "1.36.2": _UNTIL_1_36_2,
     "1.37": Emulation(shares_hold_nothing=True),
     "1.38": Emulation(incomplete_is_fatal=False),
 }

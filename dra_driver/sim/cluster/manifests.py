@@ -8,6 +8,8 @@ from typing import Any
 from dra_driver import errors
 from dra_driver.adapters.console import documents
 from dra_driver.adapters.kube import kube
+from dra_driver.sim.cluster import mapping
+from dra_driver.sim.cluster.workloads import controllers
 
 Json = dict[str, Any]
 
@@ -52,19 +54,36 @@ def steps(objects: Iterable[Json]) -> tuple[tuple[Json, ...], ...]:
 
 
 def apply(client: kube.Client, objects: Iterable[Json]) -> None:
-    """Create the objects, in order; what is there already is changed to be as it says here.
+    """Create the objects; what is there already is changed to be as it says here.
+
+    What others need comes first, else they come in order: see `_FIRST`.
 
     Raises:
         errors.DriverError: the server refuses one; the text names it.
     """
-    mapper = _Mapper(client)
-    for body in objects:
-        resource = mapper.resource(body)
+    mapper = mapping.Mapper(client)
+    for body in sorted(objects, key=_place):
+        resource = mapper.resource(body, full_name(body))
         namespace = body["metadata"].get("namespace", "default") if resource.namespaced else None
         try:
             client.create(resource, body, namespace)
         except kube.Conflict:
             client.patch(resource, body["metadata"]["name"], body, namespace)
+        except kube.NotFound as error:
+            raise errors.Fatal(
+                f'{full_name(body)}: namespaces "{namespace}" not found; add to the manifests: '
+                f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"
+            ) from error
+        if resource == controllers.DEFINITIONS:
+            mapper.forget()
+
+
+_FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass")
+"""Without these an object that comes before them is refused."""
+
+
+def _place(body: Json) -> int:
+    return _FIRST.index(body["kind"]) if body["kind"] in _FIRST else len(_FIRST)
 
 
 def full_name(body: Json) -> str:
@@ -97,34 +116,3 @@ def _objects(document: Any, place: str) -> list[Json]:
     raise errors.Fatal(
         f"{place}: this is no Kubernetes object: apiVersion, kind and metadata.name are needed"
     )
-
-
-class _Mapper:
-    """Kinds to resources, as the server's discovery tells."""
-
-    def __init__(self, client: kube.Client) -> None:
-        self._client = client
-        self._known: dict[str, dict[str, kube.Resource]] = {}
-
-    def resource(self, body: Json) -> kube.Resource:
-        version, kind = body["apiVersion"], body["kind"]
-        if version not in self._known:
-            self._known[version] = self._discover(version)
-        if kind not in self._known[version]:
-            raise errors.Fatal(
-                f"{full_name(body)}: the cluster has no kind {kind} in {version}; it has "
-                f"{', '.join(sorted(self._known[version])) or 'nothing there'}"
-            )
-        return self._known[version][kind]
-
-    def _discover(self, version: str) -> dict[str, kube.Resource]:
-        group, _, name = version.rpartition("/")
-        try:
-            body = self._client.get_path(f"/apis/{version}" if group else f"/api/{version}")
-        except kube.NotFound:
-            return {}
-        return {
-            item["kind"]: kube.Resource(group, name, item["name"], namespaced=item["namespaced"])
-            for item in body["resources"]
-            if "/" not in item["name"]
-        }

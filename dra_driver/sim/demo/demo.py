@@ -14,7 +14,7 @@ from dra_driver import errors
 from dra_driver.adapters.console import terminal
 from dra_driver.adapters.kube import kube
 from dra_driver.sim.cluster import cluster, manifests, podman, runtime
-from dra_driver.sim.demo import observing, outcome
+from dra_driver.sim.demo import bringing, observing, outcome
 from dra_driver.sim.gpus import gpu_state
 
 DEFAULT_NODES = (
@@ -35,7 +35,6 @@ INTERRUPTED = 130
 """Exit status after an early Ctrl-C: that of a process that SIGINT ends."""
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_WITHOUT_CONTROLLER = ("Deployment", "DaemonSet")
 _GOES_ON = """\
 The cluster goes on. In another terminal:
   export KUBECONFIG={kubeconfig}
@@ -88,6 +87,8 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
     """
     objects = manifests.load(options.files or (_quickstart(),))
     outcome.check_expectations(objects)
+    if not options.keep:
+        bringing.check_pods(objects)
     steps = manifests.steps(objects)
     names = [node.name for node in options.nodes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -107,7 +108,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
             if options.keep and not stop.is_set():
                 shown.step(_GOES_ON.format(kubeconfig=embedded.kubeconfig))
                 stop.wait()
-            return 0 if all(pod.as_expected for pod in result.pods) else 1
+            return 0 if result.as_expected else 1
         finally:
             with shown.progress("Stopping the cluster"):
                 embedded.stop()
@@ -134,9 +135,9 @@ def _play(
         manifests.apply(embedded.client, objects)
         which = f", step {number} of {len(steps)}" if len(steps) > 1 else ""
         shown.step(f"Manifests applied{which}: {len(objects)} objects")
-        for body in objects:
-            if body["kind"] in _WITHOUT_CONTROLLER:
-                shown.step(f"{manifests.full_name(body)} stays as it is: only pods are run here")
+        observer.expect(objects)
+        for note in bringing.notes(objects):
+            shown.step(note)
         enough = _have_run if number < len(steps) else None
         with shown.progress(f"Waiting for pods, {options.timeout:g} s at most") as progress:
             result = _settle(observer, options, stop, progress, enough)
@@ -189,11 +190,14 @@ def _look(observer: observing.Observer, stop: threading.Event, seconds: float) -
 
 def _have_run(result: outcome.Outcome) -> bool:
     """Whether the pods are ready for the next step."""
-    return all(pod.as_expected or pod.has_run for pod in result.pods)
+    return not result.busy and all(pod.as_expected or pod.has_run for pod in result.pods)
 
 
 def _is_settled(result: outcome.Outcome, steady: float, runtime_name: str) -> bool:
     """Whether nothing more is to be waited for; `steady` are the seconds without any change."""
+    if result.busy:
+        # What cannot be made will not be made by waiting.
+        return steady > STEADY_SECONDS and all(item.reason for item in result.busy)
     left = [pod for pod in result.pods if not pod.as_expected]
     if left:
         # What has come to run, or has failed, will not wait any more.
@@ -231,6 +235,11 @@ def _show(result: outcome.Outcome, options: Options, shown: terminal.Terminal) -
     unexpected = [pod for pod in result.pods if not pod.as_expected]
     for pod in unexpected:
         shown.say(f"{outcome.full_name(pod)} is {pod.became}, expected is {pod.expected}.")
+    for item in result.busy:
+        name = f"{item.kind} {item.namespace}/{item.name}"
+        shown.say(f"{name} has not made its pods: {item.reason or 'it is still at it'}.")
+    if not result.pods:
+        shown.say("No pod came of the manifests.")
     good = len(result.pods) - len(unexpected)
     shown.say(f"{good} of {len(result.pods)} pods are as expected.")
 

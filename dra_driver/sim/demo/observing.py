@@ -7,8 +7,9 @@ from typing import Any
 from dra_driver.adapters.kube import kube
 from dra_driver.logic.scheduling import extended_resources
 from dra_driver.model import quantities
-from dra_driver.sim.cluster import cluster, runtime
-from dra_driver.sim.demo import outcome, shared
+from dra_driver.sim.cluster import cluster
+from dra_driver.sim.cluster.workloads import pods
+from dra_driver.sim.demo import outcome, shared, workload_looks
 
 Json = dict[str, Any]
 
@@ -35,6 +36,8 @@ class _Scene:
     warnings: Mapping[str, Json]
     time_slices: Mapping[str, str]
     unschedulable: frozenset[str]
+    completed: frozenset[str]
+    """The UIDs of Jobs that have completed."""
 
 
 class Observer:
@@ -44,14 +47,20 @@ class Observer:
         """The cluster has been started."""
         self._cluster = running
         self._past: dict[str, _Past] = {}
+        self._workloads = workload_looks.WorkloadObserver(running.client)
+
+    def expect(self, objects: Iterable[Json]) -> None:
+        """Look at the workloads among the objects too, which have been applied."""
+        self._workloads.expect(objects)
 
     def look(self) -> outcome.Outcome:
         """How it is now."""
         client = self._cluster.client
         # A claim may go when its pod has ended, and an event comes before what follows from it: so
         # a pod is looked at after its claims, and before what is told of it.
+        look = self._workloads.look()
         claims = client.list(kube.CLAIMS)[0]
-        pods = sorted(
+        found = sorted(
             client.list(kube.PODS)[0],
             key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]),
         )
@@ -72,13 +81,15 @@ class Observer:
                 for event in events
                 if event.get("reason") == "FailedScheduling"
             ),
+            completed=workload_looks.made_good(look),
         )
         names: dict[str, list[str]] = {name: [] for name in self._cluster.nodes}
         for _, pool, device in sorted(scene.devices):
             names.setdefault(pool, []).append(device)
         return outcome.Outcome(
             nodes={node: tuple(found) for node, found in sorted(names.items())},
-            pods=tuple(self._pod(body, scene) for body in pods),
+            pods=tuple(self._pod(body, scene) for body in found),
+            workloads=workload_looks.judged(look, found, scene.warnings),
         )
 
     def check_alive(self) -> None:
@@ -115,7 +126,8 @@ class Observer:
             containers=kubelet.views(metadata["uid"]) if kubelet else {},
             was_unschedulable=past.was_unschedulable,
             has_run=past.has_run,
-            ends=_ends(body),
+            ends=workload_looks.end_seconds(body) is not None,
+            made_good=(pods.controller_of(body) or {}).get("uid") in scene.completed,
         )
 
     def _remember(self, body: Json, phase: str, scene: _Scene) -> _Past:
@@ -138,15 +150,6 @@ class Observer:
 
 
 _ENDED = ("Succeeded", "Failed")
-
-
-def _ends(pod: Json) -> bool:
-    """Whether all containers end by themselves where they are only pretended."""
-    commands = [
-        (*(container.get("command") or ()), *(container.get("args") or ()))
-        for container in pod["spec"]["containers"]
-    ]
-    return all(runtime.sleep_seconds(command) is not None for command in commands)
 
 
 def _phase(status: Json) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from dra_driver import errors
 from dra_driver.adapters.console import terminal
 from dra_driver.sim.cluster import manifests, runtime
-from dra_driver.sim.demo import shared
+from dra_driver.sim.demo import bringing, shared
 
 Json = dict[str, Any]
 
@@ -62,7 +62,8 @@ class Pod:
 
     `phase` is the pod's phase, or `Unschedulable`, or `Refused` where a driver does not prepare its
     claims; `reason` says why it does not run. `claims` of a pod that has ended are those that it
-    had. `ends` tells that its containers end by themselves.
+    had. `ends` tells that its containers end by themselves, `made_good` that it belongs to a Job
+    that has completed, whatever became of this pod.
     """
 
     namespace: str
@@ -76,10 +77,13 @@ class Pod:
     was_unschedulable: bool = False
     has_run: bool = False
     ends: bool = False
+    made_good: bool = False
 
     @property
     def as_expected(self) -> bool:
         """Whether the pod reached the state that its manifest expects."""
+        if self.made_good and self.phase == FAILED:
+            return True
         if self.expected in (UNSCHEDULABLE, REFUSED):
             return self.phase == self.expected
         return self.phase in RUNS and (self.was_unschedulable or self.expected == RUNNING)
@@ -92,11 +96,36 @@ class Pod:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """Something that a controller makes pods of.
+
+    `at_rest` tells that it has made and deleted what it will; `reason` says why it cannot.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    at_rest: bool
+    reason: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """Nodes with their devices, and pods."""
+    """Nodes with their devices, pods, and workloads."""
 
     nodes: Mapping[str, tuple[str, ...]]
     pods: tuple[Pod, ...]
+    workloads: tuple[Workload, ...] = ()
+
+    @property
+    def busy(self) -> tuple[Workload, ...]:
+        """The workloads that have not made what they are to make."""
+        return tuple(item for item in self.workloads if not item.at_rest)
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether there are pods, all that are to be there, and each is as expected."""
+        return bool(self.pods) and not self.busy and all(pod.as_expected for pod in self.pods)
 
 
 def check_expectations(objects: Iterable[Json]) -> None:
@@ -106,17 +135,18 @@ def check_expectations(objects: Iterable[Json]) -> None:
         errors.Rejected: the annotation has another value than those in `EXPECTATIONS`.
     """
     for body in objects:
-        expected = expectation(body)
-        if body["kind"] == "Pod" and expected not in EXPECTATIONS:
-            raise errors.Rejected(
-                f"{manifests.full_name(body)}: annotation {EXPECT_ANNOTATION}: {expected!r}; "
-                f"write one of: {'; '.join(EXPECTATIONS)}"
-            )
+        for pod in bringing.pod_templates(body):
+            expected = expectation(pod)
+            if expected not in EXPECTATIONS:
+                raise errors.Rejected(
+                    f"{manifests.full_name(body)}: annotation {EXPECT_ANNOTATION}: {expected!r}; "
+                    f"write one of: {'; '.join(EXPECTATIONS)}"
+                )
 
 
 def expectation(pod: Json) -> str:
-    """What the pod's annotation says that it becomes."""
-    annotations = pod["metadata"].get("annotations")
+    """What the annotation of the pod, or of a template, says that it becomes."""
+    annotations = (pod.get("metadata") or {}).get("annotations")
     return str((annotations or {}).get(EXPECT_ANNOTATION, RUNNING))
 
 
@@ -127,6 +157,16 @@ def to_json(outcome: Outcome) -> Json:
             {"name": name, "devices": list(devices)} for name, devices in outcome.nodes.items()
         ],
         "pods": [_pod_json(pod) for pod in outcome.pods],
+        "workloads": [
+            {
+                "kind": item.kind,
+                "namespace": item.namespace,
+                "name": item.name,
+                "atRest": item.at_rest,
+                "reason": item.reason,
+            }
+            for item in outcome.workloads
+        ],
     }
 
 

@@ -19,7 +19,10 @@ FILE = "gpus.json"
 MAX_GPUS = 64
 """GPUs of a node: more than any board has, and few enough for one PCI domain."""
 
-_PART = re.compile(r"(?P<model>[^:]+):(?P<count>\d{1,4})")
+MIG = ":mig"
+"""After a model: an administrator has switched MIG mode on."""
+
+_PART = re.compile(rf"(?P<model>[^:]+):(?P<count>\d{{1,4}})(?P<mig>{MIG})?")
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "simulated-gpus.dra-driver")
 
 
@@ -95,6 +98,9 @@ class Node(_State):
 def parse_spec(text: str) -> tuple[str, ...]:
     """The model of each GPU in a text such as `h100-80gb-hbm3:8,t4:1`; `none` is no GPU.
 
+    `a100-40gb-sxm4:4:mig` has MIG mode on, which on Ampere needs a reset by an administrator; such a
+    model ends with `MIG`.
+
     Raises:
         errors.Rejected: it is no such text, or names a model that is not known.
     """
@@ -107,10 +113,17 @@ def parse_spec(text: str) -> tuple[str, ...]:
         if match is None or not 1 <= count <= MAX_GPUS:
             raise errors.Rejected(
                 f"simulated GPUs {text!r}: {part.strip()!r} is not MODEL:COUNT with a count of "
-                f"1 to {MAX_GPUS}; write for example h100-80gb-hbm3:8,t4:1 (or none); "
+                f"1 to {MAX_GPUS}; write for example h100-80gb-hbm3:8,t4:1 (or none), "
+                "and a100-40gb-sxm4:4:mig for MIG mode; "
                 f"models are: {', '.join(gpu_models.names())}"
             )
-        models += [gpu_models.load(match["model"]).name] * count
+        model = gpu_models.load(match["model"])
+        if match["mig"] and not model.mig_capable:
+            raise errors.Rejected(
+                f"simulated GPUs {text!r}: {part.strip()!r}: {model.name} has no MIG; "
+                f"write it without {MIG}"
+            )
+        models += [model.name + (match["mig"] or "")] * count
     if len(models) > MAX_GPUS:
         raise errors.Rejected(
             f"simulated GPUs {text!r}: {len(models)} GPUs in one node, at most {MAX_GPUS}; "
@@ -139,6 +152,7 @@ def install(directory: pathlib.Path, models: tuple[str, ...], *, node: str) -> N
 
 
 def _new_gpu(node: str, model: str, slot: int) -> Gpu:
+    has_mig, model = model.endswith(MIG), model.removesuffix(MIG)
     identity = uuid.uuid5(_NAMESPACE, f"{node}/{model}/{slot}")
     digits = int.from_bytes(hashlib.sha256(identity.bytes).digest()[:8], "big") % 10**10
     return Gpu(
@@ -147,6 +161,8 @@ def _new_gpu(node: str, model: str, slot: int) -> Gpu:
         uuid=f"GPU-{identity}",
         serial=f"165{digits:010}",
         pci_address=f"0000:{bus(slot):02x}:00.0",
+        mig_enabled=has_mig,
+        mig_pending=has_mig,
     )
 
 

@@ -59,9 +59,25 @@ class Options:
     """What is to go wrong with a request."""
 
 
+_BETAS = ("v1", "v1beta2", "v1beta1")
+_RESOURCE_VERSIONS = {"1.34": _BETAS, "1.35": _BETAS}
+"""What releases serve besides v1, by an administrator's `--runtime-config`: clusters that come from
+1.33 have it. Kubernetes has the betas up to 1.37 at least, and none is on by itself."""
+
+
 def of_release(release: str | None) -> Options:
     """The settings of a server that answers as one of a Kubernetes release, for example `1.37`."""
     if release is None:
         return Options()
     patch = release if release.count(".") > 1 else f"{release}.0"
-    return Options(kubernetes_version=f"v{patch}{_EMULATED}")
+    return Options(
+        kubernetes_version=f"v{patch}{_EMULATED}",
+        resource_versions=_RESOURCE_VERSIONS.get(release, ("v1",)),
+    )
+
+
+def releases_with(group: str, version: str) -> tuple[str, ...]:
+    """The releases, as `of_release` takes them, that serve a version which others do not."""
+    if group != "resource.k8s.io":
+        return ()
+    return tuple(name for name, served in _RESOURCE_VERSIONS.items() if version in served)
