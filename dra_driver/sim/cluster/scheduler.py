@@ -1,8 +1,9 @@
 """A scheduler for pods with ResourceClaims: filters nodes, allocates devices, binds.
 
 It follows kube-scheduler 1.36 in what a user of claims sees (conditions, events, finalizer,
-reservedFor, one status update for allocation and reservation). Not followed: CPU and memory,
-preemption, volumes, spreading beyond the number of pods of a node.
+reservedFor, one status update for allocation and reservation) and in the order of pods, which is
+that of their priority. Not followed: CPU and memory, preemption, volumes, spreading beyond the
+number of pods of a node.
 """
 
 import dataclasses
@@ -61,7 +62,7 @@ class Scheduler:
         self._log = telemetry.logger("scheduler")
         self._events = events.Recorder(client, "default-scheduler")
         self._state = cluster_state.ClusterState(behaviour)
-        self._queue: work_queue.WorkQueue[Key] = work_queue.WorkQueue()
+        self._queue: work_queue.WorkQueue[Key] = work_queue.WorkQueue(self._priority)
         self._lock = threading.Lock()
         self._parked: dict[Key, frozenset[str]] = {}
         self._moves = 0
@@ -100,6 +101,11 @@ class Scheduler:
         for objects, bodies in ((self._nodes, nodes), (self._slices, slices)):
             for body in bodies:
                 self._wait(objects, body)
+
+    def _priority(self, key: Key) -> int:
+        """That of the pod. Source: kube-scheduler 1.36, queuesort.PrioritySort."""
+        body = self._pods.get(key[1], key[0])
+        return int((body or {"spec": {}})["spec"].get("priority") or 0)
 
     def _on_pod(self, kind: str, body: Json) -> None:
         self._state.on_pod(kind, body)

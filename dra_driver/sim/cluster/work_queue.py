@@ -3,6 +3,7 @@
 import collections
 import threading
 import time
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -13,9 +14,14 @@ LAST_BACKOFF = 10.0
 
 
 class WorkQueue(Generic[Key]):
-    """First in, first out, for any number of producers."""
+    """First in, first out, for any number of producers.
 
-    def __init__(self) -> None:
+    With `rank` keys of a higher one come first. It is asked when a key is taken, and must not call
+    the queue.
+    """
+
+    def __init__(self, rank: Callable[[Key], int] | None = None) -> None:
+        self._rank = rank
         self._changed = threading.Condition()
         self._ready: collections.OrderedDict[Key, None] = collections.OrderedDict()
         self._later: dict[Key, float] = {}
@@ -52,10 +58,18 @@ class WorkQueue(Generic[Key]):
                     del self._later[key]
                     self._ready.setdefault(key)
                 if self._ready:
-                    return self._ready.popitem(last=False)[0]
+                    return self._next()
                 due = min(self._later.values(), default=None)
                 self._changed.wait(None if due is None else due - now)
             return None
+
+    def _next(self) -> Key:
+        if self._rank is None:
+            return self._ready.popitem(last=False)[0]
+        # Of equals the first, which has waited longest.
+        key = max(self._ready, key=self._rank)
+        del self._ready[key]
+        return key
 
     @property
     def closed(self) -> bool:

@@ -98,8 +98,8 @@ class Node(_State):
 def parse_spec(text: str) -> tuple[str, ...]:
     """The model of each GPU in a text such as `h100-80gb-hbm3:8,t4:1`; `none` is no GPU.
 
-    `a100-40gb-sxm4:4:mig` has MIG mode on, which on Ampere needs a reset by an administrator; such a
-    model ends with `MIG`.
+    `a100-40gb-sxm4:4:mig` has MIG mode on, for which an administrator resets cards before Hopper;
+    such a model ends with `MIG`.
 
     Raises:
         errors.Rejected: it is no such text, or names a model that is not known.
