@@ -87,12 +87,12 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
     """
     objects = manifests.load(options.files or (_quickstart(),))
     outcome.check_expectations(objects)
-    if not options.keep:
-        bringing.check_pods(objects)
     steps = manifests.steps(objects)
     names = [node.name for node in options.nodes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise errors.Rejected(f"--node: {', '.join(twice)} is there twice; give each its own name")
+    if not options.keep:
+        bringing.check_pods(objects)
     with tempfile.TemporaryDirectory(prefix="dra-") as name:
         embedded = cluster.Cluster(
             tuple(dataclasses.replace(n, flags=options.plugin_flags) for n in options.nodes),

@@ -60,7 +60,7 @@ def share(name, pool="node-a", **consumed):
 
 
 def test_a_release_that_is_not_known_is_refused():
-    with pytest.raises(errors.Rejected, match=r"--emulate 1\.2: .*known: 1\.36\.2, 1\.37, 1\.38"):
+    with pytest.raises(errors.Rejected, match=r"--emulate 1\.2: .*known: 1\.34, 1\.35, 1\.36\.2, "):
         emulation.of_release("1.2")
     assert emulation.of_release(None) == emulation.Emulation()
 
@@ -211,7 +211,9 @@ class TestMatchAttributeOverLists:
     [
         ("v1.36.2", "1.36.2"),
         ("v1.36.9+k3s1", "1.36.2"),
-        ("v1.34.1-gke.100", "1.36.2"),
+        ("v1.34.1-gke.100", "1.34"),
+        ("v1.33.0", "1.34"),
+        ("v1.35.4", "1.35"),
         ("v1.37.0", "1.37"),
         ("v1.37.0-emulated", "1.37"),
         ("v1.38.0-alpha.2", "1.38"),

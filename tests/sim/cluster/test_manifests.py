@@ -188,19 +188,93 @@ def test_what_is_there_already_is_changed(api):
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_refused(api):
-    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "b"}}
+    body = {"apiVersion": "a.example/v1", "kind": "Shop", "metadata": {"name": "a"}}
     with pytest.raises(errors.Fatal) as refused:
         manifests.apply(api.client, [body])
     assert str(refused.value) == (
-        "Job b/a: the cluster has no kind Job in batch/v1; it has nothing there"
+        'Shop a: no matches for kind "Shop" in version "a.example/v1": '
+        "add its CustomResourceDefinition to the manifests"
     )
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "Claim", "metadata": {"name": "a"}}
     with pytest.raises(errors.Fatal) as refused:
         manifests.apply(api.client, [body])
     assert str(refused.value).endswith(
-        "no kind Claim in resource.k8s.io/v1; it has DeviceClass, ResourceClaim, "
-        "ResourceClaimTemplate, ResourceSlice"
+        'no matches for kind "Claim" in version "resource.k8s.io/v1": the cluster has DeviceClass, '
+        "ResourceClaim, ResourceClaimTemplate, ResourceSlice there"
     )
+
+
+def test_a_version_that_the_cluster_does_not_serve_is_told_with_those_that_it_does(api):
+    old = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim"}
+    with pytest.raises(errors.Fatal) as refused:
+        manifests.apply(api.client, [old | {"metadata": {"name": "a"}}])
+    assert str(refused.value) == (
+        'ResourceClaim a: no matches for kind "ResourceClaim" in version '
+        '"resource.k8s.io/v1beta1": this cluster (v1.36.2-sim) serves it in resource.k8s.io/v1; '
+        "write it so (kubectl convert does), or have a release that serves v1beta1: --emulate 1.34"
+    )
+    old = {"apiVersion": "batch/v1beta1", "kind": "CronJob", "metadata": {"name": "a"}}
+    with pytest.raises(errors.Fatal, match=r"serves it in batch/v1; write it so \(kubectl [^,]*$"):
+        manifests.apply(api.client, [old])
+
+
+def test_a_namespace_that_is_not_there_is_told_with_what_to_add(api):
+    body = config_map("one", "absent")
+    with pytest.raises(errors.Fatal) as refused:
+        manifests.apply(api.client, [body])
+    assert str(refused.value) == (
+        'ConfigMap absent/one: namespaces "absent" not found; add to the manifests: '
+        "{apiVersion: v1, kind: Namespace, metadata: {name: absent}}"
+    )
+
+
+def test_what_others_need_may_come_after_them(api):
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "later"},
+        "spec": {
+            "priorityClassName": "urgent",
+            "containers": [{"name": "main", "image": "none"}],
+        },
+    }
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
+    shop = {"apiVersion": "b.example/v1", "kind": "Shop", "metadata": {"name": "a"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}}
+    bodies = [pod, shop, urgent | {"metadata": {"name": "urgent"}}, DEFINITION, namespace]
+    manifests.apply(api.client, bodies)
+    assert api.client.get(kube.PODS, "a", "later")["spec"]["priority"] == 7
+    shops = kube.Resource("b.example", "v1", "shops")
+    assert api.client.get(shops, "a", "default")["metadata"]["name"] == "a"
+
+
+def test_a_kind_that_nobody_defines_is_defined_if_it_has_templates_of_pods(api):
+    template = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
+    body = {
+        "apiVersion": "c.example/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "a"},
+        "spec": {"roles": [{"template": template}]},
+    }
+    manifests.apply(api.client, [body])
+    jobs = kube.Resource("c.example", "v1alpha1", "trainjobs")
+    assert api.client.get(jobs, "a", "default")["spec"] == body["spec"]
+    old = {"apiVersion": "batch/v1beta1", "kind": "Task", "metadata": {"name": "a"}}
+    with pytest.raises(errors.Fatal, match="the cluster has nothing there"):
+        manifests.apply(api.client, [old | {"spec": body["spec"]}])
+
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "shops.b.example"},
+    "spec": {
+        "group": "b.example",
+        "scope": "Namespaced",
+        "names": {"plural": "shops", "kind": "Shop"},
+        "versions": [{"name": "v1", "served": True, "storage": True}],
+    },
+}
 
 
 def test_what_the_server_refuses_is_told_as_it_says_it(api):

@@ -199,13 +199,48 @@ def test_a_container_that_is_stopped_before_its_end_does_not_end_by_itself(tmp_p
     assert not ended.is_set()
 
 
-def test_a_container_without_a_sleep_runs_until_it_is_stopped(tmp_path):
+def test_a_container_without_an_end_runs_until_it_is_stopped(tmp_path):
     ended = threading.Event()
-    running = runtime.PretendedRuntime(tmp_path).start(asked("nvidia-smi"), ended.set)
+    running = runtime.PretendedRuntime(tmp_path).start(asked("python", "train.py"), ended.set)
     assert running.status() is None
     running.stop()
     assert running.status() is None
     assert not ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (("nvidia-smi", "-L"), 0),
+        (("/usr/bin/nvidia-smi",), 0),
+        (("sh", "-c", "nvidia-smi -L; echo done"), 0),
+        (("true",), 0),
+        (("false",), 1),
+        (("bash", "-c", "nvidia-smi && exit 3"), 3),
+        (("sh", "-c", "exit 256"), 0),
+    ],
+)
+def test_a_command_that_is_done_at_once_ends_at_once(tmp_path, command, status):
+    ended = threading.Event()
+    running = runtime.PretendedRuntime(tmp_path).start(asked(*command), ended.set)
+    assert ended.wait(60)
+    assert running.status() == status
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (),
+        ("python", "train.py"),
+        ("sleep", "infinity"),
+        ("sh", "-c", "exit"),
+        ("sh", "-c", "exit later"),
+        ("sh", "-c", "exit 3; python train.py"),
+        ("sh", "-c", "nvidia-smi; sleep 9999 & wait"),
+    ],
+)
+def test_of_other_commands_no_end_is_known(command):
+    assert runtime.end_of(command) is None
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Scene:
         self.device = DEVICE
         self.observer = observing.Observer(cluster)
 
-    def add_pod(self, *commands, node=None, **annotations):
+    def add_pod(self, *commands, node=None, policy="Always", **annotations):
         containers = [
             {"name": f"c{number}", "image": "none"} | ({"command": command} if command else {})
             for number, command in enumerate(commands or [None])
@@ -45,7 +45,9 @@ class Scene:
         claims = [{"name": "mig", "resourceClaimName": "mig"}]
         body = {
             "metadata": {"name": "train", "annotations": annotations},
-            "spec": {"containers": containers, "resourceClaims": claims}
+            "spec": {
+                "containers": containers, "resourceClaims": claims, "restartPolicy": policy,
+            }
             | ({"nodeName": node} if node else {}),
         }
         return self.client.create(kube.PODS, body, "default")
@@ -154,7 +156,21 @@ def test_a_pod_that_lost_its_devices_before_it_ended_is_shown_without(scene):
     [([ROUND], True), ([ROUND, ROUND], True), ([ROUND, None], False), ([None], False)],
 )
 def test_a_pod_ends_by_itself_when_all_of_its_containers_do(scene, commands, ends):
-    scene.add_pod(*commands)
+    scene.add_pod(*commands, policy="Never")
+    assert scene.look().ends is ends
+
+
+@pytest.mark.parametrize(
+    ("policy", "command", "ends"),
+    [
+        ("Always", ROUND, False),
+        ("OnFailure", ROUND, True),
+        ("OnFailure", ["false"], False),
+        ("Never", ["false"], True),
+    ],
+)
+def test_a_pod_whose_containers_are_started_again_does_not_end(scene, policy, command, ends):
+    scene.add_pod(command, policy=policy)
     assert scene.look().ends is ends
 
 

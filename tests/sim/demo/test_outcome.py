@@ -142,6 +142,7 @@ def test_the_json_has_the_documented_shape():
                 "containers": [],
             },
         ],
+        "workloads": [],
     }
 
 

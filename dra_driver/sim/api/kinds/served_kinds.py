@@ -65,11 +65,14 @@ class Table:
         self._custom[definition["metadata"]["name"]] = _kind(definition["spec"])
         self._index()
 
-    def forget(self, name: str) -> kinds.Kind | None:
-        """Serve the kind of a CustomResourceDefinition no longer; which it was."""
-        gone = self._custom.pop(name, None)
+    def defined(self, name: str) -> kinds.Kind | None:
+        """The kind that the CustomResourceDefinition of that name defines."""
+        return self._custom.get(name)
+
+    def forget(self, name: str) -> None:
+        """Serve the kind of a CustomResourceDefinition no longer."""
+        self._custom.pop(name, None)
         self._index()
-        return gone
 
     def _index(self) -> None:
         self._all = (*BUILT_IN, *self._custom.values())

@@ -108,9 +108,8 @@ class Deleter:
 
     def _remove(self, kind: kinds.Kind, key: store.Key) -> Json:
         gone = self._store.remove(kind.storage, key)
-        if kind.storage == workload_kinds.DEFINITIONS and (custom := self._table.forget(key[1])):
-            for item in self._store.items(custom.storage):
-                self._remove(custom, store.key_of(item))
+        if kind.storage == workload_kinds.DEFINITIONS:
+            self._forget(key[1])
         for resource, dependent in self._store.dependents(gone["metadata"]["uid"]):
             body = self._store.get(resource, dependent)
             if body is not None and self._is_ownerless(body):
@@ -118,6 +117,15 @@ class Deleter:
         if kind.namespaced:
             self._finish_namespace(key[0])
         return gone
+
+    def _forget(self, definition: str) -> None:
+        """Remove the objects of a kind, whatever their finalizers, and serve it no longer."""
+        custom = self._table.defined(definition)
+        # What they own goes only as long as their kind is known.
+        for item in self._store.items(custom.storage) if custom else ():
+            if custom and self._store.get(custom.storage, store.key_of(item)):
+                self._remove(custom, store.key_of(item))
+        self._table.forget(definition)
 
     def _is_ownerless(self, body: Json) -> bool:
         namespace = body["metadata"].get("namespace", "")
