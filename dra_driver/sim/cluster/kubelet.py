@@ -338,11 +338,13 @@ def _container(
 
 
 def _value(variable: Json, pod: Json) -> str:
-    """Of a variable of a container: given, or from a plain field of the pod."""
+    """Of a variable of a container: given, or from a field of the pod, one label among them."""
     path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
     if not path:
         return str(variable.get("value", ""))
     value: Any = pod
-    for key in path.split("."):
+    # As `metadata.labels['app']`: the key may have dots.
+    plain, _, entry = path.removesuffix("']").partition("['")
+    for key in [*plain.split("."), *([entry] if entry else [])]:
         value = value.get(key, "") if isinstance(value, dict) else ""
     return str(value)

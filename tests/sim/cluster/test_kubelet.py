@@ -146,7 +146,14 @@ def test_a_container_gets_its_command_arguments_and_environment(node, agent):
 
 
 def test_a_variable_may_be_a_field_of_the_pod(node, agent):
-    fields = {"NAME": "metadata.name", "NODE": "spec.nodeName", "IP": "status.podIP"}
+    index = "batch.kubernetes.io/job-completion-index"
+    fields = {
+        "NAME": "metadata.name",
+        "NODE": "spec.nodeName",
+        "IP": "status.podIP",
+        "INDEX": f"metadata.labels['{index}']",
+        "NONE": "metadata.labels['a.b/c']",
+    }
     container = kubelet_node.container("main") | {
         "env": [
             {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -154,10 +161,15 @@ def test_a_variable_may_be_a_field_of_the_pod(node, agent):
         ]
         + [{"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]
     }
-    node.run_pod("train", {}, container)
+    node.add_pod("train", {}, container)
+    change = {"metadata": {"labels": {index: "3"}}}
+    node.client.patch(kube.PODS, "train", change, "default")
+    node.bind("train")
     node.wait_phase("train", "Running")
     assert node.engine.started[0].asked.env == {
         "NAME": "train",
+        "INDEX": "3",
+        "NONE": "",
         "NODE": kubelet_node.NODE,
         "IP": "",
         "SECRET": "",

@@ -311,3 +311,20 @@ def test_the_defects_of_a_release_are_reproduced_if_asked_for(plane, release, de
     plane.start_scheduler(behaviour=emulation.of_release(release))
     plane.node_of("pod")
     assert plane.devices_of("mine") == [f"node-a/{name}" for name in devices]
+
+
+def test_of_the_pods_that_wait_that_of_the_highest_priority_gets_the_device(plane):
+    classes = kube.Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
+    for name, value in (("low", 1), ("high", 1000)):
+        plane.create(classes, name, value=value)
+    for name in ("first", "urgent", "third"):
+        plane.add_claim(f"claim-{name}")
+        level = "high" if name == "urgent" else "low"
+        plane.add_pod(name, claims={"gpu": f"claim-{name}"}, priorityClassName=level)
+    plane.start_scheduler()
+    plane.refusal_of("urgent")
+    plane.add_node("node-a")
+    plane.add_slice("node-a", "gpu-0")
+    assert plane.node_of("urgent") == "node-a"
+    plane.refusal_of("first", containing="in use")
+    plane.refusal_of("third", containing="in use")

@@ -59,3 +59,12 @@ def test_closing_wakes_whoever_waits():
     waiting.join(timeout=60)
     assert got == [None]
     assert queue.closed
+
+
+def test_keys_of_a_higher_rank_come_first_and_of_equals_the_first():
+    ranks = {"a": 0, "b": 5, "c": 0, "d": 5}
+    queue = work_queue.WorkQueue(ranks.__getitem__)
+    for key in "abcd":
+        queue.put(key)
+    assert [queue.get() for _ in range(4)] == ["b", "d", "a", "c"]
+    assert queue._ready == {}

@@ -46,7 +46,9 @@ class Scene:
         body = {
             "metadata": {"name": "train", "annotations": annotations},
             "spec": {
-                "containers": containers, "resourceClaims": claims, "restartPolicy": policy,
+                "containers": containers,
+                "resourceClaims": claims,
+                "restartPolicy": policy,
             }
             | ({"nodeName": node} if node else {}),
         }

@@ -125,12 +125,13 @@ def _validate_replicated(write: strategies.Write) -> fields.Errors:
 def _selector_errors(write: strategies.Write) -> fields.Errors:
     spec, path = write.new["spec"], "spec.selector"
     selector = spec.get("selector")
-    if not selector:
+    is_plain = write.new["kind"] == "ReplicationController"
+    if selector is None or (is_plain and not selector):
         return [fields.required(path)]
-    terms = selector if write.new["kind"] != "ReplicationController" else {"matchLabels": selector}
+    terms = {"matchLabels": selector} if is_plain else selector
     if not terms.get("matchLabels") and not terms.get("matchExpressions"):
         kind = write.new["kind"].lower()
-        return [fields.invalid(path, selector, f"empty selector is invalid for {kind}")]
+        return [fields.invalid(path, {}, f"empty selector is invalid for {kind}")]
     if problems := label_selectors.errors(terms, path):
         return problems
     found = []
@@ -139,8 +140,7 @@ def _selector_errors(write: strategies.Write) -> fields.Errors:
         detail = "`selector` does not match template `labels`"
         found.append(fields.invalid(f"{_TEMPLATE}.metadata.labels", labels, detail))
     # A ReplicationController may be given another one.
-    fixed = write.old is not None and write.new["kind"] != "ReplicationController"
-    if write.old and fixed and selector != write.old["spec"].get("selector"):
+    if write.old and not is_plain and selector != write.old["spec"].get("selector"):
         found.append(fields.invalid(path, selector, _IMMUTABLE))
     return found
 

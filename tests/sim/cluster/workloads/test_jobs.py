@@ -66,7 +66,10 @@ def test_failures_are_made_good_up_to_the_limit(shop):
     assert ended(shop) == {}
     shop.end(active(shop)[0], phase="Failed")
     shop.settle()
-    assert ended(shop) == {"FailureTarget": "BackoffLimitExceeded", "Failed": "BackoffLimitExceeded"}
+    assert ended(shop) == {
+        "FailureTarget": "BackoffLimitExceeded",
+        "Failed": "BackoffLimitExceeded",
+    }
     assert active(shop) == []
     assert status(shop)["failed"] == 2
 
