@@ -108,7 +108,8 @@ class Shop:
 
     def turn(self) -> bool:
         """One plan of each controller for each workload; whether there was anything to do."""
-        return any([self._plan(controller) for controller in dict.fromkeys(self._order())])
+        done = [self._plan(controller) for controller in dict.fromkeys(self._order())]
+        return any(done)
 
     def settle(self, *, run: bool = True) -> None:
         """Turns until nothing is left to do; with `run` pods that come run at once."""

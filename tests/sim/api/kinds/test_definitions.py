@@ -106,8 +106,8 @@ def test_a_version_that_is_served_no_longer_is_gone(api):
     ("path", "value", "cause"),
     [
         ("metadata.name", "shop.shop.example",
-         'metadata.name: Invalid value: "shop.shop.example": '
-         'must be spec.names.plural+"."+spec.group'),
+         ('metadata.name: Invalid value: "shop.shop.example": '
+         'must be spec.names.plural+"."+spec.group')),
         ("spec.group", None, "spec.group: Required value"),
         ("spec.names.kind", None, "spec.names.kind: Required value"),
         ("spec.scope", "Global",

@@ -72,13 +72,17 @@ def test_there_is_one_default(api):
         ),
         (
             priority_class("system-mine"),
-            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for "
-            "system use only. error: system-mine is not a known system priority class",
+            (
+                "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for "
+                "system use only. error: system-mine is not a known system priority class"
+            ),
         ),
         (
             priority_class(preemptionPolicy="Often"),
-            'preemptionPolicy: Unsupported value: "Often": '
-            'supported values: "Never", "PreemptLowerPriority"',
+            (
+                'preemptionPolicy: Unsupported value: "Often": '
+                'supported values: "Never", "PreemptLowerPriority"'
+            ),
         ),
     ],
 )

@@ -104,8 +104,8 @@ MISMATCH = "`selector` does not match template `labels`"
         ),
         (
             workload("ReplicaSet", selector={"matchExpressions": [{"key": "x", "operator": "Is"}]}),
-            'spec.selector.matchExpressions[0].operator: Unsupported value: "Is": '
-            'supported values: "DoesNotExist", "Exists", "In", "NotIn"',
+            ('spec.selector.matchExpressions[0].operator: Unsupported value: "Is": '
+            'supported values: "DoesNotExist", "Exists", "In", "NotIn"'),
         ),
         (
             workload("ReplicaSet", replicas=-1),
@@ -113,8 +113,8 @@ MISMATCH = "`selector` does not match template `labels`"
         ),
         (
             workload("DaemonSet", template=template(restartPolicy="Never")),
-            'spec.template.spec.restartPolicy: Unsupported value: "Never": '
-            'supported values: "Always"',
+            ('spec.template.spec.restartPolicy: Unsupported value: "Never": '
+            'supported values: "Always"'),
         ),
         (
             workload("Deployment", template=template(containers=[])),
@@ -137,8 +137,8 @@ MISMATCH = "`selector` does not match template `labels`"
         ),
         (
             job(completionMode="Some"),
-            'spec.completionMode: Unsupported value: "Some": '
-            'supported values: "Indexed", "NonIndexed"',
+            ('spec.completionMode: Unsupported value: "Some": '
+            'supported values: "Indexed", "NonIndexed"'),
         ),
         (cron_job(schedule=""), "spec.schedule: Required value"),
         (

@@ -87,7 +87,6 @@ def test_a_pod_that_is_deleted_or_has_ended_is_made_again(shop):
 def test_scaling_up_and_down(shop):
     shop.add(workload("Deployment", replicas=1))
     shop.settle()
-    [first] = shop.pods()
     shop.change("Deployment", replicas=3)
     shop.settle()
     assert len(shop.pods()) == 3
@@ -100,7 +99,7 @@ def test_scaling_up_and_down(shop):
 def test_of_too_many_pods_those_that_do_not_run_go_first(shop):
     shop.add(workload("ReplicaSet", replicas=3))
     shop.settle(run=False)
-    first, second, third = shop.pods()
+    _, second, _ = shop.pods()
     shop.run(second)
     shop.change("ReplicaSet", replicas=1)
     shop.settle(run=False)
