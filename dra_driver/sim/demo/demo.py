@@ -236,10 +236,11 @@ def _show(result: outcome.Outcome, options: Options, shown: terminal.Terminal) -
     for pod in unexpected:
         shown.say(f"{outcome.full_name(pod)} is {pod.became}, expected is {pod.expected}.")
     for item in result.busy:
-        name = f"{item.kind} {item.namespace}/{item.name}"
-        shown.say(f"{name} has not made its pods: {item.reason or 'it is still at it'}.")
+        why = item.reason or "it is still at it"
+        shown.say(f"{item.full_name} has not made its pods: {why}.")
     if not result.pods:
-        shown.say("No pod came of the manifests.")
+        told = [f"{item.full_name}: {item.reason}" for item in result.workloads if item.reason]
+        shown.say("; ".join(["No pod came of the manifests", *told]))
     good = len(result.pods) - len(unexpected)
     shown.say(f"{good} of {len(result.pods)} pods are as expected.")
 

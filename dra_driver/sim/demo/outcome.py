@@ -99,7 +99,7 @@ class Pod:
 class Workload:
     """Something that a controller makes pods of.
 
-    `at_rest` tells that it has made and deleted what it will; `reason` says why it cannot.
+    `at_rest` tells that it has made and deleted what it will; `reason` says why it makes none.
     """
 
     kind: str
@@ -107,6 +107,11 @@ class Workload:
     name: str
     at_rest: bool
     reason: str | None
+
+    @property
+    def full_name(self) -> str:
+        """As in messages: `Deployment default/web`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

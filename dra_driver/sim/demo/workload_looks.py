@@ -83,13 +83,17 @@ def _judged(
     family = loop.family(owner, others, nodes)
     plan = controller.plan(family)
     at_rest = plans.is_at_rest(family, plan) and not _ends_soon(family)
-    warning = warnings.get(owner["metadata"]["uid"]) if plan.create else None
+    reason = None
+    if plan.create and (warning := warnings.get(owner["metadata"]["uid"])):
+        reason = warning["message"]
+    elif owner["kind"] == "DaemonSet" and not (plan.status or {}).get("desiredNumberScheduled"):
+        reason = "no node takes its pods: look at nodeSelector, affinity and tolerations"
     return outcome.Workload(
         kind=owner["kind"],
         namespace=owner["metadata"]["namespace"],
         name=family.name,
         at_rest=at_rest,
-        reason=warning["message"] if warning else None,
+        reason=reason,
     )
 
 

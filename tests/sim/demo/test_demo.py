@@ -10,40 +10,22 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 
 import pytest
-import structlog
 import waited_for
+from demo_manifests import NODES, TEMPLATE, pod
 from polling import until
 
-from dra_driver import errors, telemetry
-from dra_driver.adapters.console import terminal
-from dra_driver.sim.cluster import cluster, manifests, podman
-from dra_driver.sim.demo import demo, observing, outcome
+from dra_driver import errors
+from dra_driver.sim.cluster import cluster, podman
+from dra_driver.sim.demo import demo, observing
 
 pytestmark = pytest.mark.sampled(13)
 
 T4 = "GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-NODES = (cluster.NodeSpec("small", "t4:2"),)
 PROGRAM = [sys.executable, "-m", "dra_driver", "demo"]
 
-TEMPLATE = """
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: gpu}
-spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}}
-"""
-POD = """
----
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME, annotations: ANNOTATIONS}
-spec:
-  containers: [{name: main, image: none, command: COMMAND, resources: {claims: [{name: gpu}]}}]
-  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
-"""
 # It is bound, and its claim never comes.
 STUCK = """
 apiVersion: v1
@@ -54,40 +36,6 @@ spec:
   containers: [{name: main, image: none}]
   resourceClaims: [{name: gpu, resourceClaimName: absent}]
 """
-
-
-def pod(name, expect=None, *, step=None, sleep="infinity"):
-    wanted = {outcome.EXPECT_ANNOTATION: expect, manifests.STEP_ANNOTATION: step}
-    annotations = json.dumps({key: value for key, value in wanted.items() if value})
-    command = json.dumps(["sleep", sleep])
-    return POD.replace("NAME", name).replace("ANNOTATIONS", annotations).replace("COMMAND", command)
-
-
-@pytest.fixture
-def temporary(monkeypatch):
-    """The directory for temporary files, at a short path."""
-    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
-        monkeypatch.setattr(tempfile, "tempdir", name)
-        yield pathlib.Path(name)
-
-
-@pytest.fixture
-def play(capsys, tmp_path, temporary):
-    """Runs a manifest; gives the exit status, standard output and standard error."""
-
-    def play(text, stop=None, **options):
-        path = tmp_path / "manifest.yaml"
-        path.write_text(text)
-        asked = demo.Options(**({"files": (path,), "nodes": NODES} | options))
-        # As the command line does: what is left of the log goes to standard error.
-        telemetry.configure(level="error", log_format="console")
-        status = demo.run(asked, stop or threading.Event(), terminal.Terminal())
-        captured = capsys.readouterr()
-        assert list(temporary.iterdir()) == []
-        return status, captured.out, captured.err
-
-    yield play
-    structlog.reset_defaults()
 
 
 # The options and the manifests
@@ -111,8 +59,10 @@ def test_an_expectation_that_no_pod_can_meet_is_refused(play):
 
 
 def test_a_kind_that_is_not_known_is_refused_and_everything_stopped(play, temporary, capsys):
-    with pytest.raises(errors.Fatal, match="Job a: the cluster has no kind Job in batch/v1"):
-        play("{apiVersion: batch/v1, kind: Job, metadata: {name: a}}")
+    with pytest.raises(
+        errors.Fatal, match=r'Shop a: no matches for kind "Shop" in version "a\.b/v1"'
+    ):
+        play(pod("p") + "---\n{apiVersion: a.b/v1, kind: Shop, metadata: {name: a}}")
     assert list(temporary.iterdir()) == []
     assert capsys.readouterr().err.splitlines()[-1] == "Stopping the cluster"
 
@@ -120,23 +70,6 @@ def test_a_kind_that_is_not_known_is_refused_and_everything_stopped(play, tempor
 def test_an_object_that_the_server_refuses_is_told(play):
     with pytest.raises(errors.DriverError, match=r'claims\[0\].name: Not found: "gpu"'):
         play(pod("a").replace("resourceClaims", "ignored"))
-
-
-def test_a_kind_that_nobody_acts_on_is_said_to_stay_as_it_is(play):
-    status, out, err = play(
-        """
-        apiVersion: apps/v1
-        kind: Deployment
-        metadata: {name: web}
-        spec:
-          selector: {matchLabels: {app: web}}
-          template:
-            metadata: {labels: {app: web}}
-            spec: {containers: [{name: main, image: none}]}
-        """
-    )
-    assert "Deployment web stays as it is: only pods are run here" in err.splitlines()
-    assert (status, out) == (0, "0 of 0 pods are as expected.\n")
 
 
 # What comes of it
@@ -227,7 +160,7 @@ def test_a_pod_that_cannot_start_is_told_of_with_the_last_warning(play, monkeypa
 
 def test_a_plugin_that_ends_at_its_start_is_told_of(play, temporary):
     with pytest.raises(errors.Fatal, match="plugin of node bad ended with status 1"):
-        play(TEMPLATE, nodes=(cluster.NodeSpec("bad", "gtx:1"),))
+        play(TEMPLATE + pod("a"), nodes=(cluster.NodeSpec("bad", "gtx:1"),))
     assert list(temporary.iterdir()) == []
 
 
@@ -235,7 +168,7 @@ def test_without_root_podman_is_refused_with_what_to_do(play, monkeypatch):
     monkeypatch.setattr(podman.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(podman, "_which", lambda tool: None if tool == "runc" else tool)
     with pytest.raises(errors.Fatal) as refused:
-        play(TEMPLATE, runtime="podman")
+        play(TEMPLATE + pod("a"), runtime="podman")
     assert str(refused.value).startswith("--runtime podman needs root, and podman, runc")
     assert "missing: runc. On Debian: apt-get install podman runc" in str(refused.value)
 

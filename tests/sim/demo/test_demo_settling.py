@@ -24,6 +24,12 @@ def result(*args, **fields):
     return outcome.Outcome({}, (pod(*args, **fields),))
 
 
+def busy(reason=None):
+    """A workload whose controller has more to do."""
+    work = outcome.Workload("Deployment", "default", "web", at_rest=False, reason=reason)
+    return outcome.Outcome({}, (pod("Running"),), (work,))
+
+
 @pytest.mark.parametrize(
     ("what", "seconds", "engine", "settled"),
     [
@@ -39,6 +45,10 @@ def result(*args, **fields):
         (result("Unschedulable"), LONG, "pretended", True),
         (result("Unschedulable"), LONG, "podman", False),
         (outcome.Outcome({}, ()), 0.2, "pretended", True),
+        # Its controller is still at it, or cannot.
+        (busy(), LONG, "pretended", False),
+        (busy(reason="forbidden"), 0.2, "pretended", False),
+        (busy(reason="forbidden"), LONG, "pretended", True),
         # What runs will not wait any more.
         (result("Running", expected=outcome.WAITED), 0.0, "pretended", True),
         (result("Running", expected="Unschedulable"), 0.0, "podman", True),
@@ -77,6 +87,7 @@ def test_a_pod_that_waits_has_hope_while_one_that_will_end_is_running(other, set
         (result("Unschedulable", expected="Unschedulable"), True),
         (result("Unschedulable", expected=outcome.WAITED), False),
         (result("Pending"), False),
+        (busy(), False),
     ],
 )
 def test_the_next_step_comes_when_all_pods_have_run_or_are_as_expected(what, ready):

@@ -41,6 +41,7 @@ def test_all_models_are_there():
         ("h100-80gb-hbm3:2,t4:1", ("h100-80gb-hbm3", "h100-80gb-hbm3", "t4")),
         (" t4:1 , l4:1 ", ("t4", "l4")),
         ("t4:1,l4:1,t4:1", ("t4", "l4", "t4")),
+        ("a100-40gb-sxm4:2:mig,t4:1", ("a100-40gb-sxm4:mig", "a100-40gb-sxm4:mig", "t4")),
         ("none", ()),
     ],
 )
@@ -66,6 +67,19 @@ def test_a_model_that_is_not_known_is_refused_with_those_that_are():
         gpu_state.parse_spec("t4:1,h300:2")
 
     assert str(caught.value) == f"GPU model 'h300' is not known; known are: {', '.join(MODELS)}"
+
+
+def test_mig_mode_may_be_on_from_the_start_and_the_card_is_the_same(tmp_path):
+    [on] = install(tmp_path / "on", "a100-40gb-sxm4:1:mig")
+    [off] = install(tmp_path / "off", "a100-40gb-sxm4:1")
+    assert (on.mig_enabled, on.mig_pending) == (True, True)
+    assert (off.mig_enabled, off.mig_pending) == (False, False)
+    assert (on.uuid, on.model) == (off.uuid, off.model)
+
+
+def test_mig_mode_of_a_card_that_has_none_is_refused():
+    with pytest.raises(errors.Rejected, match="'t4:1:mig': t4 has no MIG; write it without :mig"):
+        gpu_state.parse_spec("t4:1:mig")
 
 
 def test_more_gpus_than_a_node_holds_are_refused():

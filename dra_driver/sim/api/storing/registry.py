@@ -240,7 +240,8 @@ class Registry:
         strategy = self._strategy(kind)
         name = new["metadata"].get("name", "")
         if not status and (why := strategy.admit(write)):
-            raise problems.forbidden(kind, name, why)
+            # The same each time that a controller tries.
+            raise problems.forbidden(kind, new["metadata"].get("generateName") or name, why)
         strategy.prepare(write)
         found = metadata.validate(kind, new["metadata"])
         if old is not None:

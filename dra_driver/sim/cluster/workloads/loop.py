@@ -111,7 +111,9 @@ class Workloads:
         try:
             made = self._client.create(controller.children, body, namespace)
         except kube.ApiError as error:
-            self._tell(controller, owner, "Warning", "FailedCreate", f"Error creating: {error}")
+            self._tell(
+                controller, owner, "Warning", "FailedCreate", f"Error creating: {error.message}"
+            )
             raise
         text = f"Created {body['kind'].lower()}: {made['metadata']['name']}"
         self._tell(controller, owner, "Normal", "SuccessfulCreate", text)

@@ -73,8 +73,8 @@ def test_there_is_one_default(api):
         (
             priority_class("system-mine"),
             (
-                "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for "
-                "system use only. error: system-mine is not a known system priority class"
+                "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved "
+                "for system use only. error: system-mine is not a known system priority class"
             ),
         ),
         (

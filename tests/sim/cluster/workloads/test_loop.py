@@ -89,8 +89,10 @@ def test_what_cannot_be_made_is_told_and_made_later(client):
     body = workload("Deployment", template=template(priorityClassName="urgent"))
     client.create(DEPLOYMENTS, body, "default")
     [event] = until(lambda: events(client, "FailedCreate"), what="it is told")
-    assert event["message"].startswith("Error creating: ")
-    assert "no PriorityClass with name urgent was found" in event["message"]
+    name = event["involvedObject"]["name"]
+    assert event["message"] == (
+        f'Error creating: pods "{name}-" is forbidden: no PriorityClass with name urgent was found'
+    )
     assert event["involvedObject"]["kind"] == "ReplicaSet"
     assert pods(client) == []
     classes = kube.Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
