@@ -110,7 +110,7 @@ def _add_demo_inputs(demo: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=MODEL:COUNT[,MODEL:COUNT]...",
         help="a node and its simulated GPUs; may be repeated. Default: three nodes with A100, "
-        "H100, and T4 with V100. MODEL:COUNT:mig: MIG mode is on, as on Ampere an administrator has it",
+        "H100, and T4 with V100. MODEL:COUNT:mig has MIG mode on",
     )
     demo.add_argument(
         "--plugin-setting",

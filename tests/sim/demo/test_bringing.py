@@ -64,10 +64,11 @@ def test_of_what_has_an_effect_nothing_is_told():
 
 
 def test_of_kinds_that_nothing_knows_it_is_told_which_pods_are_made():
-    assert list(bringing.notes([RAY, CRON_JOB])) == [
+    told = list(bringing.notes([RAY, CRON_JOB]))
+    assert told == [
         (
-            "RayCluster a: nothing here knows the kind RayCluster; one pod is made of each template of "
-            "pods in it: spec.headGroupSpec.template"
+            "RayCluster a: nothing here knows the kind RayCluster; one pod is made of each "
+            "template of pods in it: spec.headGroupSpec.template"
         ),
         "CronJob a: its Job is made once, at once",
     ]
@@ -75,7 +76,7 @@ def test_of_kinds_that_nothing_knows_it_is_told_which_pods_are_made():
 
 def test_an_expectation_may_stand_in_a_template_and_is_checked_there():
     wanted = template() | {"metadata": {"annotations": {outcome.EXPECT_ANNOTATION: "Sleeping"}}}
-    with pytest.raises(errors.Rejected, match="Deployment web: annotation .*'Sleeping'"):
+    with pytest.raises(errors.Rejected, match=r"Deployment web: annotation .*'Sleeping'"):
         outcome.check_expectations([workload("Deployment", template=wanted)])
     wanted["metadata"]["annotations"][outcome.EXPECT_ANNOTATION] = outcome.UNSCHEDULABLE
     outcome.check_expectations([workload("Deployment", template=wanted)])
