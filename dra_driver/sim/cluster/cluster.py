@@ -9,6 +9,7 @@ import dataclasses
 import datetime as dt
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 import threading
@@ -311,7 +312,7 @@ def _node_body(name: str) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": _labels(name)},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
@@ -325,6 +326,16 @@ def _node_body(name: str) -> Json:
                 }
             ],
         },
+    }
+
+
+def _labels(name: str) -> Json:
+    """Those that a kubelet gives its node. Source: `k8s.io/api/core/v1/well_known_labels.go`."""
+    machine = platform.machine()
+    return {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine),
     }
 
 

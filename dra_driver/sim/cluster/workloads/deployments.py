@@ -39,7 +39,7 @@ def plan(family: plans.Family) -> plans.Plan:
     change = []
     recreate = family.spec["strategy"]["type"] == "Recreate"
     size = _size_of_new(family, sets)
-    waits = recreate and any(_wanted(item) or _there(item) for item in sets.old)
+    waits = recreate and any(_has_pods(item) for item in sets.old)
     if sets.new is None and not waits:
         create = (_made(family, sets, size, revision),)
     elif sets.new is not None:
@@ -88,6 +88,11 @@ def _wanted(item: Json) -> int:
 
 def _there(item: Json, field: str = "replicas") -> int:
     return int((item.get("status") or {}).get(field, 0))
+
+
+def _has_pods(item: Json) -> bool:
+    """Whether there are pods, also on their way out: what they hold is not free yet."""
+    return bool(_wanted(item) or _there(item) or _there(item, "terminatingReplicas"))
 
 
 def _scaled(count: int) -> Json:
@@ -170,6 +175,7 @@ def _status(family: plans.Family, sets: _Sets) -> Json:
         updatedReplicas=updated,
         readyReplicas=sum(_there(item, "readyReplicas") for item in everyone),
         availableReplicas=available,
+        terminatingReplicas=sum(_there(item, "terminatingReplicas") for item in everyone),
         unavailableReplicas=max(sum(map(_wanted, everyone)) - available, 0),
     )
     enough = available >= replicas - _limits(family)[1]

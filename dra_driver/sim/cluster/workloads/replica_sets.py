@@ -25,6 +25,8 @@ def plan(family: plans.Family) -> plans.Plan:
         fullyLabeledReplicas=labelled,
         readyReplicas=ready,
         availableReplicas=ready,
+        # Beta and on from 1.35: gate DeploymentReplicaSetTerminatingReplicas.
+        terminatingReplicas=sum(map(pods.is_deleting, family.children)),
         observedGeneration=family.owner["metadata"].get("generation", 0),
     )
     return plans.Plan(

@@ -4,6 +4,7 @@ import api_objects
 import kubernetes
 import pytest
 from kubernetes.client import exceptions
+from workload_scene import job, workload
 
 
 @pytest.fixture
@@ -155,3 +156,42 @@ def test_the_dynamic_client_finds_its_way(client, tmp_path):
 
     assert made.metadata.name == "mine"
     assert applied.metadata.labels.a == "b"
+
+
+def test_workloads_are_typed_scaled_and_told_of(client):
+    apps = kubernetes.client.AppsV1Api(client)
+    made = apps.create_namespaced_deployment("default", workload("Deployment", replicas=2))
+    assert made.spec.strategy.rolling_update.max_surge == "25%"
+    scale = apps.read_namespaced_deployment_scale("web", "default")
+    scale.spec.replicas = 3
+    apps.replace_namespaced_deployment_scale("web", "default", scale)
+    [found] = apps.list_namespaced_deployment("default").items
+    assert found.spec.replicas == 3
+    jobs = kubernetes.client.BatchV1Api(client)
+    assert jobs.create_namespaced_job("default", job()).spec.backoff_limit == 6
+    classes = kubernetes.client.SchedulingV1Api(client).list_priority_class().items
+    assert {each.metadata.name: each.value for each in classes}["system-node-critical"] > 2 * 10**9
+    kinds = kubernetes.client.AppsV1Api(client).get_api_resources().resources
+    assert {"deployments", "deployments/scale", "statefulsets"} <= {kind.name for kind in kinds}
+
+
+def test_kinds_of_ones_own_are_there_for_the_dynamic_client(client):
+    definitions = kubernetes.client.ApiextensionsV1Api(client)
+    definitions.create_custom_resource_definition(DEFINITION)
+    custom = kubernetes.client.CustomObjectsApi(client)
+    shop = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a"}}
+    place = ("example.com", "v1", "default", "shops")
+    custom.create_namespaced_custom_object(*place, shop)
+    listed = custom.list_namespaced_custom_object(*place)
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
+
+
+DEFINITION = {
+    "metadata": {"name": "shops.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "shops", "kind": "Shop"},
+        "versions": [{"name": "v1", "served": True, "storage": True}],
+    },
+}

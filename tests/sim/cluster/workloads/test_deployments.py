@@ -99,11 +99,15 @@ def test_scaling_up_and_down(shop):
 def test_of_too_many_pods_those_that_do_not_run_go_first(shop):
     shop.add(workload("ReplicaSet", replicas=3))
     shop.settle(run=False)
-    _, second, _ = shop.pods()
-    shop.run(second)
+    pending, ready, unready = shop.pods()
+    shop.run(ready)
+    shop.restarted(unready, 1)
+    shop.change("ReplicaSet", replicas=2)
+    shop.settle(run=False)
+    assert pending not in shop.pods()
     shop.change("ReplicaSet", replicas=1)
     shop.settle(run=False)
-    assert list(shop.pods()) == [second]
+    assert list(shop.pods()) == [ready]
 
 
 def test_a_new_template_takes_over_with_one_pod_too_many_and_none_too_few(shop):
@@ -129,16 +133,36 @@ def test_a_new_template_that_does_not_run_leaves_the_old_pods(shop):
     assert sorted(images(shop)) == ["broken", "none", "none", "none"]
 
 
-def test_with_recreate_the_old_pods_go_before_the_new_ones_come(shop):
-    shop.add(workload("Deployment", replicas=2, strategy={"type": "Recreate"}))
+def test_with_recreate_the_old_pods_are_gone_before_the_new_ones_come(shop):
+    slow = template()
+    slow["metadata"]["finalizers"] = ["example.com/slow"]
+    shop.add(workload("Deployment", replicas=2, strategy={"type": "Recreate"}, template=slow))
     shop.settle()
+    old = list(shop.pods())
     shop.change("Deployment", template=with_image("new"))
-    seen = set()
-    while shop.turn():
-        seen.add(frozenset(images(shop)))
-        shop.run()
-    assert frozenset({"none", "new"}) not in seen
+    for name in old:
+        shop.settle()
+        assert set(images(shop)) == {"none"}
+        shop.release(name)
+    shop.settle()
     assert images(shop) == ["new", "new"]
+
+
+def test_with_recreate_an_earlier_template_comes_back_when_the_pods_are_gone(shop):
+    shop.add(workload("Deployment", replicas=1, strategy={"type": "Recreate"}))
+    shop.settle()
+    first = shop.get("Deployment")["spec"]["template"]
+    slow = with_image("new")
+    slow["metadata"]["finalizers"] = ["example.com/slow"]
+    shop.change("Deployment", template=slow)
+    shop.settle()
+    [name] = shop.pods()
+    shop.change("Deployment", template=first)
+    shop.settle()
+    assert images(shop) == ["new"]
+    shop.release(name)
+    shop.settle()
+    assert images(shop) == ["none"]
 
 
 def test_an_earlier_template_gets_its_replica_set_back_with_a_new_revision(shop):

@@ -1,12 +1,13 @@
 """The loop of controllers over real HTTP: what is made, once, and made good."""
 
+import threading
+
 import pytest
 from api_cluster import Cluster
 from polling import until
 from workload_scene import job, template, workload
 
-from dra_driver.adapters.kube import kube
-from dra_driver.sim.api.serving import options as api_options
+from dra_driver.adapters.kube import informer, kube
 from dra_driver.sim.cluster.workloads import controllers, loop
 
 DEPLOYMENTS = kube.Resource("apps", "v1", "deployments")
@@ -74,15 +75,29 @@ def test_a_deployment_comes_to_be_available(client):
     assert {f"Created pod: {pod['metadata']['name']}" for pod in made} <= told
 
 
-def test_no_pod_is_made_twice_though_the_watch_is_slow(cluster, client):
-    def late(call):
-        return api_options.Fault(delay_seconds=0.05) if call.verb == "list" else None
+def test_no_pod_is_made_twice_though_the_watch_is_slow(client, monkeypatch):
+    shown, waited_for = threading.Event(), threading.Event()
+    see, wait = informer.Informer._apply, informer.Informer.wait_version
 
-    with cluster.faults.where(late):
-        client.create(DEPLOYMENTS, workload("Deployment", replicas=20), "default")
-        until(lambda: status(client, DEPLOYMENTS).get("replicas") == 20, what="twenty pods")
-    assert len(pods(client)) == 20
-    assert len(events(client, "SuccessfulCreate")) == 21
+    def late(self, kind, item):
+        if self._resource == kube.PODS:
+            shown.wait(60)
+        see(self, kind, item)
+
+    def waits(self, version, timeout):
+        if self._resource == kube.PODS:
+            waited_for.set()
+        return wait(self, version, timeout)
+
+    monkeypatch.setattr(informer.Informer, "_apply", late)
+    monkeypatch.setattr(informer.Informer, "wait_version", waits)
+    sets = controllers.REPLICA_SETS
+    client.create(sets, workload("ReplicaSet", replicas=1), "default")
+    assert waited_for.wait(60)
+    client.patch(sets, "web", {"spec": {"replicas": 2}}, "default")
+    shown.set()
+    until(lambda: status(client, sets).get("replicas") == 2, what="two pods")
+    assert len(events(client, "SuccessfulCreate")) == 2
 
 
 def test_what_cannot_be_made_is_told_and_made_later(client):
