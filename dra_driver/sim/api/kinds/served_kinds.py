@@ -33,6 +33,7 @@ class Table:
             )
         self._built_in = known | {kinds.RESOURCE_GROUP: tuple(resource_versions)}
         self._custom: dict[str, kinds.Kind] = {}
+        self._gone: set[tuple[str, str]] = set()
         self._all: tuple[kinds.Kind, ...] = ()
         self._by_resource: Mapping[tuple[str, str], kinds.Kind] = {}
         self._by_name: Mapping[tuple[str, str], kinds.Kind] = {}
@@ -71,8 +72,13 @@ class Table:
 
     def forget(self, name: str) -> None:
         """Serve the kind of a CustomResourceDefinition no longer."""
-        self._custom.pop(name, None)
+        if gone := self._custom.pop(name, None):
+            self._gone.add((gone.group, gone.kind))
         self._index()
+
+    def is_gone(self, group: str, kind: str) -> bool:
+        """Whether the kind is not served, and was."""
+        return (group, kind) in self._gone and (group, kind) not in self._by_name
 
     def _index(self) -> None:
         self._all = (*BUILT_IN, *self._custom.values())

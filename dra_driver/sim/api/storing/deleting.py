@@ -135,8 +135,11 @@ class Deleter:
     def _exists(self, reference: Json, namespace: str) -> bool:
         group = reference["apiVersion"].rpartition("/")[0]
         kind = self._table.named(group, reference["kind"])
-        if kind is None or (kind.namespaced and not namespace):
-            return True  # The real collector does not delete what it cannot look up.
+        if kind is None:
+            # The real collector does not delete what it cannot look up, unless it has seen it go.
+            return not self._table.is_gone(group, reference["kind"])
+        if kind.namespaced and not namespace:
+            return True
         key = (namespace if kind.namespaced else "", reference["name"])
         owner = self._store.get(kind.storage, key)
         return owner is not None and owner["metadata"]["uid"] == reference["uid"]

@@ -90,6 +90,9 @@ def test_objects_go_with_their_definition_and_take_what_they_own_along(api):
     api.delete(f"{DEFINITIONS}/shops.shop.example")
     assert api.send("GET", GROUP).status == 404
     assert api.names(configs) == []
+    # A controller that has not heard of it yet.
+    api.create(configs, {"metadata": {"name": "late", "ownerReferences": [reference]}})
+    assert api.names(configs) == []
     api.create(DEFINITIONS, definition())
     assert api.names(SHOPS) == []
 
