@@ -167,8 +167,9 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--emulate",
         metavar="RELEASE",
-        help="decide as the scheduler of a Kubernetes release, with its known defects: 1.36.2, "
-        "1.37, 1.38. Default: as that of the cluster; with saved files without defects",
+        help="decide as the scheduler of a Kubernetes release, with its known defects: 1.34, "
+        "1.35, 1.36.2, 1.37, 1.38. Default: as that of the cluster; with saved files without "
+        "defects",
     )
 
 

@@ -157,7 +157,20 @@ def _phase(status: Json) -> tuple[str, str | None]:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason") or "Pending", condition.get("message")
     phase = status.get("phase") or "Pending"
+    if phase == outcome.RUNNING and (why := _fails_again(status)):
+        return outcome.FAILED, why
     return phase, _ended(status) if phase == outcome.FAILED else None
+
+
+def _fails_again(status: Json) -> str | None:
+    """Which containers fail each time that they are started, so that the pod runs in name only."""
+    ends = {
+        item["name"]: ((item.get("lastState") or {}).get("terminated") or {}).get("exitCode")
+        for item in status.get("containerStatuses") or ()
+        if "waiting" in (item.get("state") or {})
+    }
+    texts = [f"container {name} ended with status {code}" for name, code in ends.items() if code]
+    return f"{', '.join(texts)}, again and again" if texts else None
 
 
 def _ended(status: Json) -> str:

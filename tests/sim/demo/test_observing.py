@@ -6,8 +6,10 @@ import types
 
 import pytest
 import served_api
+import workload_scene
 
 from dra_driver.adapters.kube import kube
+from dra_driver.sim.cluster.workloads import pods
 from dra_driver.sim.demo import observing, outcome, shared
 
 PARTITION = {"request": "mig", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0-mig-1"}
@@ -231,3 +233,68 @@ def test_a_gpu_has_the_time_slice_that_is_set_on_it(scene, uuid, name):
     scene.device = {"name": "gpu-0", "attributes": {"uuid": {"string": uuid}}}
     scene.allocate()
     assert only_device(scene).time_slice == name
+
+
+def test_a_pod_whose_container_fails_each_time_has_failed(scene):
+    scene.add_pod(node="n")
+    container = {"name": "c0", "restartCount": 1, "state": {"waiting": {"reason": "Crash"}}}
+    for code, phase, reason in (
+        (3, outcome.FAILED, "container c0 ended with status 3, again and again"),
+        (0, outcome.RUNNING, None),
+    ):
+        last = {"lastState": {"terminated": {"exitCode": code}}}
+        scene.set_status(phase="Running", containerStatuses=[container | last])
+        seen = scene.look()
+        assert (seen.phase, seen.reason) == (phase, reason)
+
+
+def test_a_failed_pod_of_a_job_that_has_completed_did_no_harm(scene):
+    jobs = kube.Resource("batch", "v1", "jobs")
+    made = workload_scene.job() | {"metadata": {"name": "work"}}
+    body = scene.client.create(jobs, made, "default")
+    scene.observer.expect([body])
+    scene.add_pod(policy="Never")
+    owner = {"metadata": {"ownerReferences": [pods.owned_by(body)]}}
+    scene.client.patch(kube.PODS, "train", owner, "default")
+    scene.set_status(phase="Failed")
+    assert not scene.look().as_expected
+    condition = {"type": "Complete", "status": "True"}
+    done = {"status": {"conditions": [condition]}}
+    scene.client.patch(jobs, "work", done, "default", subresource="status")
+    assert scene.look().as_expected
+
+
+def test_a_workload_is_at_rest_when_its_controller_has_nothing_to_do(scene):
+    sets = kube.Resource("apps", "v1", "replicasets")
+    body = scene.client.create(sets, workload_scene.workload("ReplicaSet", replicas=1), "default")
+    assert scene.observer.look().workloads == ()
+    scene.observer.expect([body])
+    [seen] = scene.observer.look().workloads
+    assert (seen.full_name, seen.at_rest, seen.reason) == ("ReplicaSet default/web", False, None)
+    about = {"kind": "ReplicaSet", "name": "web", "uid": body["metadata"]["uid"]}
+    event = {"metadata": {"name": "web.1"}, "involvedObject": about, "type": "Warning"}
+    event |= {"reason": "FailedCreate", "message": "Error creating: no"}
+    scene.client.create(kube.EVENTS, event, "default")
+    assert scene.observer.look().workloads[0].reason == "Error creating: no"
+    made = pods.made_of(body, body["spec"]["template"], name="train")
+    scene.client.create(kube.PODS, made, "default")
+    status = {"replicas": 1, "fullyLabeledReplicas": 1, "observedGeneration": 1}
+    scene.client.patch(sets, "web", {"status": status}, "default", subresource="status")
+    [seen] = scene.observer.look().workloads
+    assert (seen.at_rest, seen.reason) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "at_rest"), [(["sleep", "5"], False), (["sleep", "99"], True), (["python"], True)]
+)
+def test_a_job_whose_pods_will_have_ended_in_a_moment_is_not_at_rest(scene, command, at_rest):
+    jobs = kube.Resource("batch", "v1", "jobs")
+    body = scene.client.create(jobs, workload_scene.job(), "default")
+    scene.observer.expect([body])
+    made = pods.made_of(body, body["spec"]["template"], name="train")
+    made["spec"]["containers"][0]["command"] = command
+    scene.client.create(kube.PODS, made, "default")
+    status = {"active": 1, "startTime": "2026-01-01T00:00:00Z", "uncountedTerminatedPods": {}}
+    scene.client.patch(jobs, "web", {"status": status}, "default", subresource="status")
+    [seen] = scene.observer.look().workloads
+    assert seen.at_rest is at_rest

@@ -66,12 +66,12 @@ def test_one_server_knows_nothing_of_the_kinds_of_another(api, shared_api):
 
 
 def test_an_object_is_read_in_each_version(api):
-    api.create(DEFINITIONS, definition("v1", "v1beta1", "v2alpha1"))
+    api.create(DEFINITIONS, definition("v1", "v2", "v1beta1", "v2alpha1"))
     api.create(SHOPS, shop(open=True))
     beta = api.get(SHOPS.replace("v1", "v1beta1") + "/a")
     assert (beta["apiVersion"], beta["spec"]) == ("shop.example/v1beta1", {"open": True})
     listed = [item["version"] for item in api.get(GROUP)["versions"]]
-    assert listed == ["v1", "v1beta1", "v2alpha1"]
+    assert listed == ["v2", "v1", "v1beta1", "v2alpha1"]
 
 
 def test_cluster_scoped_kinds_have_no_namespace(api):
