@@ -99,7 +99,7 @@ def test_scaling_up_and_down(shop):
 def test_of_too_many_pods_those_that_do_not_run_go_first(shop):
     shop.add(workload("ReplicaSet", replicas=3))
     shop.settle(run=False)
-    pending, ready, unready = shop.pods()
+    ready, unready, pending = shop.pods()
     shop.run(ready)
     shop.restarted(unready, 1)
     shop.change("ReplicaSet", replicas=2)

@@ -118,9 +118,15 @@ def test_what_cannot_be_made_is_told_and_made_later(client):
 
 def test_a_node_that_comes_gets_its_pod(client):
     client.create(DAEMON_SETS, workload("DaemonSet"), "default")
-    until(lambda: len(pods(client)) == 1, what="the pod of the first node")
+    until(
+        lambda: status(client, DAEMON_SETS).get("currentNumberScheduled") == 1,
+        what="the pod of the first node",
+    )
+    # What comes after it in the queue: the DaemonSet is at rest by then.
+    client.create(STATEFUL_SETS, workload("StatefulSet"), "default")
+    until(lambda: len(pods(client)) == 2, what="the pod of what comes after it")
     client.create(kube.NODES, {"metadata": {"name": "node-2"}})
-    until(lambda: len(pods(client)) == 2, what="the pod of the second node")
+    until(lambda: len(pods(client)) == 3, what="the pod of the second node")
 
 
 def test_a_stateful_set_goes_on_when_its_first_pod_is_ready(client):
