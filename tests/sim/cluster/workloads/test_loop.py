@@ -169,5 +169,9 @@ def test_a_workload_that_is_being_deleted_makes_nothing(client):
     client.delete(DEPLOYMENTS, "web", "default")
     client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 5}}, "default")
     client.create(STATEFUL_SETS, workload("StatefulSet"), "default")
-    until(lambda: len(pods(client)) == 2, what="the pod of what came after it")
-    assert client.get(DEPLOYMENTS, "web", "default")["status"]["replicas"] == 1
+    until(
+        lambda: any(pod["metadata"]["name"] == "web-0" for pod in pods(client)),
+        what="the pod of what came after it",
+    )
+    [replica_set] = client.list(controllers.REPLICA_SETS, "default")[0]
+    assert replica_set["spec"]["replicas"] == 1
