@@ -194,6 +194,7 @@ class Cluster:
                 options.of_release(release),
                 credentials=access.make(),
                 expression_check=_check_expression,
+                pod_log=self._pod_log,
             )
         )
         self._specs = specs
@@ -280,6 +281,13 @@ class Cluster:
             for body in self.client.list(kube.SLICES)[0]
             for device in body["spec"].get("devices") or ()
         }
+
+    def _pod_log(self, uid: str, container: str) -> str | None:
+        """What a container has written, on whichever node its pod is."""
+        for node in list(self.nodes.values()):
+            if (view := node.kubelet.views(uid).get(container)) is not None:
+                return "".join(f"{line}\n" for line in view.output)
+        return None
 
     def _part_client(self, name: str) -> kube.Client:
         client = kube.Client(kubeconfig=self.kubeconfig, user_agent=name)

@@ -96,7 +96,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "", ("v1",), "pods", "pod", "Pod",
-        short_names=("po",), subresources=("status", "binding"),
+        short_names=("po",), subresources=("status", "binding", "log"),
         columns=printing.POD, generation=True, returns_deleted=True, categories=("all",),
         fields=_fields(
             "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",

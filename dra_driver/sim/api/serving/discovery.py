@@ -17,7 +17,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 _COLLECTION_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update")
 VERBS = (*_COLLECTION_VERBS, "watch")
-_SUBRESOURCE_VERBS = {"binding": ("create",)}
+_SUBRESOURCE_VERBS = {"binding": ("create",), "log": ("get",)}
 _STATUS_VERBS = ("get", "patch", "update")
 _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding"),

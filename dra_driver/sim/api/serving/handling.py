@@ -9,6 +9,7 @@ from dra_driver.sim.api.serving import (
     binding,
     discovery,
     endpoints,
+    pod_logs,
     protobuf,
     representing,
     routing,
@@ -60,9 +61,12 @@ Answer = Reply | WatchReply
 class Handler:
     """Answers requests from a registry."""
 
-    def __init__(self, objects: registry.Registry, *, git_version: str) -> None:
-        """A handler that serves the kinds of the registry."""
+    def __init__(
+        self, objects: registry.Registry, *, git_version: str, pod_log: pod_logs.Source
+    ) -> None:
+        """A handler for the kinds of the registry; `pod_log` tells what containers write."""
         self._registry = objects
+        self._pod_log = pod_log
         self._endpoints = endpoints.Endpoints(objects.table, git_version)
         self._verbs: Mapping[str, Callable[[routing.Request, routing.Target], Answer]] = {
             "get": self._get,
@@ -103,6 +107,9 @@ class Handler:
             )
         if target.subresource == scaling.SUBRESOURCE:
             return Reply(200, codecs.dumps(scaling.answer(self._registry, request, target)))
+        if pod_logs.is_log(target.kind, target.subresource):
+            text = pod_logs.answer(self._registry, request, target, self._pod_log)
+            return Reply(200, text.encode(), _TEXT)
         return self._verbs[target.verb](request, target)
 
     def _get(self, request: routing.Request, target: routing.Target) -> Reply:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from dra_driver.sim.api.kinds import problems
-from dra_driver.sim.api.serving import access, routing
+from dra_driver.sim.api.serving import access, pod_logs, routing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class Options:
     """What is wrong with a CEL expression, or None."""
     webhook: Callable[[dict[str, Any]], problems.Denial | None] = lambda _object: None
     """What a validating webhook has against an object as it is to be stored."""
+    pod_log: pod_logs.Source = lambda _uid, _container: None
+    """What a container has written."""
     request_log: Callable[[routing.Call], None] = lambda _call: None
     """Told of each request."""
     fault: Callable[[routing.Call], Fault | None] = lambda _call: None

@@ -49,7 +49,11 @@ class ApiServer:
         table = served_kinds.Table(self.options.resource_versions)
         self.registry = registry.Registry(self.store, self._settings, table)
         seeding.seed(self.registry)
-        handler = handling.Handler(self.registry, git_version=self.options.kubernetes_version)
+        handler = handling.Handler(
+            self.registry,
+            git_version=self.options.kubernetes_version,
+            pod_log=self.options.pod_log,
+        )
         config = uvicorn.Config(
             serving.App(handler, self.options, self._cut),
             http="httptools",
