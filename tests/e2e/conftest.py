@@ -1,0 +1,93 @@
+"""The cluster that cases run on: embedded ones of this machine, or that of E2E_KUBECONFIG."""
+
+import os
+import pathlib
+
+import e2e_installing
+import e2e_machine
+import e2e_site
+import pytest
+
+KUBECONFIG = "E2E_KUBECONFIG"
+"""The variable that names a cluster's kubeconfig; the others are named after `Options`."""
+
+
+def options():
+    """Of the cluster that the environment names."""
+    given = {
+        field: os.environ[variable]
+        for field in ("label", "namespace", "image", "pod_image")
+        if (variable := f"E2E_{field.upper()}") in os.environ
+    }
+    seconds = float(os.environ.get("E2E_SECONDS", "180"))
+    return e2e_site.Options(pathlib.Path(os.environ[KUBECONFIG]), seconds=seconds, **given)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Each case runs on the one cluster, or on the other."""
+    unwanted = "embedded" if KUBECONFIG in os.environ else "cluster"
+    dropped = [
+        item
+        for item in items
+        if getattr(item, "callspec", None) and item.callspec.params.get("where") == unwanted
+    ]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.fixture(
+    scope="session", params=["embedded", pytest.param("cluster", marks=pytest.mark.cluster)]
+)
+def where(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def machine(where):
+    """What may be done to the hosts of the embedded cluster; None of another."""
+    if where != "embedded":
+        yield None
+        return
+    made = e2e_machine.Machine()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def site(where, machine):
+    wanted = (
+        options()
+        if machine is None
+        else e2e_site.Options(machine.kubeconfig, label=e2e_machine.LABEL, seconds=60.0)
+    )
+    made = e2e_site.Site(wanted)
+    assert made.nodes, (
+        f"no node has the label {wanted.label}: kubectl label node NAME {wanted.label}=true"
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def driver(site, machine):
+    """The driver, installed for all cases."""
+    made = e2e_installing.Installation(site, killer=machine.kill if machine else None)
+    made.apply()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def scratch(site, driver, machine, request):
+    """A namespace of the case, after which nothing is left, and the same is published as before."""
+    before = site.devices().keys()
+    name = request.node.name.partition("[")[0].removeprefix("test_").replace("_", "-")[:40]
+    with site.scratch(name.rstrip("-")) as made:
+        yield made
+    if machine is not None:
+        site.wait(lambda: not machine.leftovers(), lambda: f"nothing left: {machine.leftovers()}")
+    site.wait(
+        lambda: site.devices().keys() == before,
+        lambda: f"the same devices; other are {site.devices().keys() ^ before}",
+    )
