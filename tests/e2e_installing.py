@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import chart
@@ -23,20 +23,24 @@ SHARED = 2
 _NAMESPACED_LATER = ("DaemonSet", "Deployment")
 
 
-def values(options: e2e_site.Options, **settings: Any) -> Json:
+_RULE = {
+    "selector": f"device.attributes['{e2e_site.DRIVER}'].index == {SHARED}",
+    "shares": "memory",
+    "shareEnforcement": "None",
+}
+SETTINGS = {"simulateGpus": GPUS, "gpus": [_RULE]}
+"""Those of all cases that need no others."""
+
+
+def values(options: e2e_site.Options, settings: Json, selector: Mapping[str, str]) -> Json:
     """Of the chart: simulated GPUs on the nodes with the label, and no others."""
-    rule = {
-        "selector": f"device.attributes['{e2e_site.DRIVER}'].index == {SHARED}",
-        "shares": "memory",
-        "shareEnforcement": "None",
-    }
     repository, _, tag = options.image.rpartition(":")
     return {
         "image": {"repository": repository, "tag": tag},
-        "settings": {"simulateGpus": GPUS, "gpus": [rule], **settings},
+        "settings": settings,
         "kubeletPlugin": {
             "affinity": None,
-            "nodeSelector": {options.label: "true"},
+            "nodeSelector": {options.label: "true", **selector},
             # A case replaces one pod after the other, and counts what is done meanwhile.
             "surge": False,
         },
@@ -53,9 +57,17 @@ class Installation:
         self.site = site
         self.killer = killer
         self.objects: list[Json] = []
+        self.nodes = site.nodes
+        self._settings: Json = {}
 
-    def apply(self, **settings: Any) -> None:
-        """Install the driver, or set it anew, and wait until all nodes publish."""
+    def apply(self, settings: Json = SETTINGS, *, node: str | None = None) -> None:
+        """Install the driver, or set it anew, and wait until all its nodes publish.
+
+        They are those with the label, or one of them.
+        """
+        self.nodes = self.site.nodes if node is None else [node]
+        self._settings = settings
+        selector = self.site.only(node) if node else {}
         namespace = self.site.options.namespace
         self.objects = [
             {
@@ -67,21 +79,40 @@ class Installation:
                 },
             },
             *chart.objects(
-                values(self.site.options, **settings), name=RELEASE, namespace=namespace
+                values(self.site.options, settings, selector),
+                name=RELEASE,
+                namespace=namespace,
             ),
         ]
+        is_there = not self.site.is_gone(e2e_site.DAEMON_SETS, DAEMON_SET, namespace)
+        for body in self.objects:
+            if is_there and body["kind"] == "DaemonSet" and not selector:
+                # What is merged into it takes nothing away that is not named.
+                body["spec"]["template"]["spec"]["nodeSelector"][e2e_site.HOST_NAME] = None
         later = [body for body in self.objects if body["kind"] in _NAMESPACED_LATER]
         self.site.apply(body for body in self.objects if body not in later)
         self.site.apply(later)
+        self._clear_others()
         self.wait_ready()
+
+    def _clear_others(self) -> None:
+        """Remove the slices of nodes without a plugin, as the kubelet does after half a minute."""
+        self.site.wait(
+            lambda: self.site.plugin_pods(DAEMON_SET).keys() <= {*self.nodes},
+            f"the plugin to be on {self.nodes} alone",
+        )
+        for body in self.site.slices():
+            if body["spec"]["nodeName"] not in self.nodes:
+                with contextlib.suppress(kube.NotFound):
+                    self.site.client.delete(kube.SLICES, body["metadata"]["name"])
 
     def wait_ready(self) -> None:
         """Wait until each node has the newest pod, which is ready, and all its devices."""
-        self.site.wait(self.is_ready, lambda: f"the driver on {self.site.nodes}: {self.told()}")
+        self.site.wait(self.is_ready, lambda: f"the driver on {self.nodes}: {self.told()}")
 
     def is_ready(self) -> bool:
         """Whether each node has the newest pod, which is ready, and all its devices."""
-        namespace, wanted = self.site.options.namespace, len(self.site.nodes)
+        namespace, wanted = self.site.options.namespace, len(self.nodes)
         body = self.site.client.get(e2e_site.DAEMON_SETS, DAEMON_SET, namespace)
         status = body.get("status") or {}
         return (
@@ -89,8 +120,26 @@ class Installation:
             and status.get("desiredNumberScheduled") == wanted
             and status.get("updatedNumberScheduled") == wanted
             and status.get("numberReady") == wanted
-            and self.site.complete()
+            and self.site.complete(self.nodes)
+            and self._is_published()
         )
+
+    def _is_published(self) -> bool:
+        """Whether it is these settings by which slices are; those of earlier ones may be there."""
+        whole = sum(int(part.rpartition(":")[2]) for part in self._gpus.split(","))
+        shared = whole if self._settings.get("shares") else len(self._settings.get("gpus", ()))
+        cut = self._settings.get("migMode") != "off"
+        for node in self.nodes:
+            found = [body for (on, _), body in self.site.devices().items() if on == node]
+            cards = [body for body in found if body["attributes"]["type"] == {"string": "gpu"}]
+            many = [body for body in cards if body.get("allowMultipleAllocations")]
+            if (len(cards), len(many), len(found) > len(cards)) != (whole, shared, cut):
+                return False
+        return True
+
+    @property
+    def _gpus(self) -> str:
+        return str(self._settings["simulateGpus"])
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 DRIVER = "gpu.nvidia.com"
+HOST_NAME = "kubernetes.io/hostname"
 NAMESPACES = kube.Resource("", "v1", "namespaces", namespaced=False)
 EVENTS = kube.Resource("", "v1", "events")
 DAEMON_SETS = kube.Resource("apps", "v1", "daemonsets")
@@ -111,17 +112,23 @@ class Site:
             for device in body["spec"].get("devices") or ()
         }
 
-    def complete(self) -> bool:
-        """Whether each node's pool is there, all of it."""
+    def complete(self, nodes: Iterable[str] | None = None) -> bool:
+        """Whether the pools of these nodes are there, all of them, and no others."""
         pools: dict[str, list[Json]] = {}
         for body in self.slices():
             pools.setdefault(body["spec"]["nodeName"], []).append(body["spec"]["pool"])
-        return pools.keys() == {*self.nodes} and all(
+        wanted = {*(self.nodes if nodes is None else nodes)}
+        return pools.keys() == wanted and all(
             len([one for one in found if one["generation"] == newest])
             == found[0]["resourceSliceCount"]
             for found in pools.values()
             for newest in [max(one["generation"] for one in found)]
         )
+
+    def only(self, node: str) -> dict[str, str]:
+        """The labels that only this node has."""
+        labels = self.client.get(kube.NODES, node)["metadata"]["labels"]
+        return {HOST_NAME: labels[HOST_NAME]}
 
     def log(self, namespace: str, pod: str, container: str) -> str:
         return str(self._core.read_namespaced_pod_log(pod, namespace, container=container))

@@ -21,8 +21,7 @@ def start(scratch, name, **options):
 
 
 def on_node(scratch, node):
-    labels = scratch.site.client.get(kube.NODES, node)["metadata"]["labels"]
-    return {"nodeSelector": {"kubernetes.io/hostname": labels["kubernetes.io/hostname"]}}
+    return {"nodeSelector": scratch.site.only(node)}
 
 
 @pytest.mark.covers("e2e_node: must register after plugin restart", "e2e_node: service reconnect")

@@ -3,8 +3,6 @@
 import pytest
 from e2e_site import DRIVER, exactly
 
-from dra_driver.adapters.kube import kube
-
 A, C = f"device.attributes['{DRIVER}']", f"device.capacity['{DRIVER}']"
 MIG = "mig.nvidia.com"
 
@@ -14,9 +12,7 @@ def profile(name, text):
 
 
 def on_first_node(scratch):
-    node = scratch.site.nodes[0]
-    labels = scratch.site.client.get(kube.NODES, node)["metadata"]["labels"]
-    return {"nodeSelector": {"kubernetes.io/hostname": labels["kubernetes.io/hostname"]}}
+    return {"nodeSelector": scratch.site.only(scratch.site.nodes[0])}
 
 
 @pytest.mark.covers("bats dynmig: 1 MIG", "bats mig: allocate")
