@@ -10,6 +10,7 @@ import chart
 import e2e_site
 
 from dra_driver.adapters.kube import kube
+from dra_driver.sim.cluster import manifests
 
 Json = dict[str, Any]
 
@@ -49,6 +50,36 @@ def values(options: e2e_site.Options, settings: Json, selector: Mapping[str, str
     }
 
 
+def rendered(options: e2e_site.Options, settings: Json, selector: Mapping[str, str]) -> list[Json]:
+    """All objects that are applied, the namespace first."""
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": options.namespace,
+            "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
+        },
+    }
+    chosen = values(options, settings, selector)
+    return [namespace, *chart.objects(chosen, name=RELEASE, namespace=options.namespace)]
+
+
+def foreign(site: e2e_site.Site) -> list[str]:
+    """What is in the cluster that an installation would change and take away; none of it if it is
+    left over from an earlier one."""
+    namespace = site.options.namespace
+    if not site.is_gone(e2e_site.DAEMON_SETS, DAEMON_SET, namespace):
+        return []
+    there = [
+        manifests.full_name(body)
+        for body in rendered(site.options, SETTINGS, {})
+        if site.is_there(body)
+    ]
+    items, _ = site.client.list(kube.SLICES, field_selector=f"spec.driver={e2e_site.DRIVER}")
+    nodes = {str(body["spec"].get("nodeName")) for body in items}
+    return there + [f"ResourceSlices of {e2e_site.DRIVER} of node {node}" for node in sorted(nodes)]
+
+
 class Installation:
     """The driver, installed; `objects` are all that the chart made."""
 
@@ -69,21 +100,7 @@ class Installation:
         self._settings = settings
         selector = self.site.only(node) if node else {}
         namespace = self.site.options.namespace
-        self.objects = [
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {
-                    "name": namespace,
-                    "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
-                },
-            },
-            *chart.objects(
-                values(self.site.options, settings, selector),
-                name=RELEASE,
-                namespace=namespace,
-            ),
-        ]
+        self.objects = rendered(self.site.options, settings, selector)
         is_there = not self.site.is_gone(e2e_site.DAEMON_SETS, DAEMON_SET, namespace)
         for body in self.objects:
             if is_there and body["kind"] == "DaemonSet" and not selector:

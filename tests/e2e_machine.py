@@ -42,7 +42,11 @@ class Machine:
         self.nodes: dict[str, Node] = {}
         self._port = reserved_port.Reserved()
         self._options = options.Options(
-            port=self._port.number, credentials=access.make(), pod_log=self._log, **api
+            port=self._port.number,
+            credentials=access.make(),
+            pod_log=self._log,
+            resource_versions=("v1", "v1beta2", "v1beta1"),
+            **api,
         )
         self._start_api({})
         self._api.write_kubeconfig(self.kubeconfig)

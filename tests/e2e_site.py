@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import kubernetes
-
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
 from dra_driver.sim.cluster import manifests
@@ -53,8 +51,6 @@ class Site:
         self.options = options
         self.client = kube.Client(kubeconfig=options.kubeconfig, user_agent="dra-driver/e2e")
         self._mapper = manifests._Mapper(self.client)
-        api = kubernetes.config.new_client_from_config(str(options.kubeconfig))
-        self._core = kubernetes.client.CoreV1Api(api)
         found, _ = self.client.list(kube.NODES, label_selector=options.label)
         self.nodes = sorted(body["metadata"]["name"] for body in found)
         self.version = str(self.client.get_path("/version").get("gitVersion", ""))
@@ -62,7 +58,6 @@ class Site:
         """Seconds from the making of a pod until it was seen to run, and its name."""
 
     def close(self) -> None:
-        self._core.api_client.close()
         self.client.close()
 
     def wait(self, look: Callable[[], T], what: str | Callable[[], str]) -> T:
@@ -99,6 +94,15 @@ class Site:
             return True
         return False
 
+    def is_there(self, body: Json) -> bool:
+        """Whether the cluster has an object of this kind and name."""
+        try:
+            resource = self._mapper.resource(body)
+        except errors.Fatal:
+            return False
+        metadata = body["metadata"]
+        return not self.is_gone(resource, metadata["name"], metadata.get("namespace"))
+
     def slices(self) -> list[Json]:
         """Of the driver, on the nodes with the label."""
         items, _ = self.client.list(kube.SLICES, field_selector=f"spec.driver={DRIVER}")
@@ -131,7 +135,22 @@ class Site:
         return {HOST_NAME: labels[HOST_NAME]}
 
     def log(self, namespace: str, pod: str, container: str) -> str:
-        return str(self._core.read_namespaced_pod_log(pod, namespace, container=container))
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        return self._text(path, {"container": container})
+
+    def metrics(self) -> str:
+        """What the API server tells of itself; nothing where it does not."""
+        try:
+            return self._text("/metrics", {})
+        except kube.ApiError:
+            return ""
+
+    def _text(self, path: str, query: Mapping[str, str]) -> str:
+        response = self.client._request("GET", path, query=query, accept="*/*")
+        try:
+            return bytes(response.read()).decode(errors="replace")
+        finally:
+            response.release_conn()
 
     def plugin_pods(self, daemon_set: str) -> dict[str, Json]:
         """The pods of the driver's DaemonSet by node; of two on a node, the newest."""
@@ -150,12 +169,12 @@ class Site:
         }
 
     @contextlib.contextmanager
-    def scratch(self, name: str, **labels: str) -> Iterator["Scratch"]:
+    def scratch(self, name: str, labels: Mapping[str, str]) -> Iterator["Scratch"]:
         """A namespace for one case, which is gone after it with all that is in it."""
         body = {
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {"name": f"e2e-{name}", "labels": {"e2e.dra-driver/case": name} | labels},
+            "metadata": {"name": f"e2e-{name}", "labels": {"e2e.dra-driver/case": name, **labels}},
         }
         self.delete([body])
         self.client.create(NAMESPACES, body)
@@ -321,7 +340,7 @@ class Scratch:
         """The UUIDs that `nvidia-smi -L` told in a container; of partitions theirs alone."""
 
         def look() -> list[str]:
-            with contextlib.suppress(kubernetes.client.ApiException):
+            with contextlib.suppress(kube.ApiError):
                 found = _UUID.findall(self.site.log(self.namespace, name, container))
                 return [one for one in found if one.startswith("MIG-")] or found
             return []

@@ -5,6 +5,7 @@ import pathlib
 
 import e2e_installing
 import e2e_machine
+import e2e_report
 import e2e_site
 import pytest
 
@@ -34,6 +35,19 @@ def pytest_collection_modifyitems(config, items):
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    names = [name for marker in item.iter_markers("covers") for name in marker.args]
+    report.user_properties.extend(("covers", name) for name in names if report.when == "call")
+    return report
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if KUBECONFIG in os.environ:
+        e2e_report.show(terminalreporter, config.stash.get(e2e_report.COUNTS, None))
 
 
 @pytest.fixture(
@@ -70,20 +84,32 @@ def site(where, machine):
 
 
 @pytest.fixture(scope="session")
-def driver(site, machine):
+def driver(site, machine, request, record_testsuite_property):
     """The driver, installed for all cases."""
+    counts = e2e_report.Counts(site)
+    request.config.stash[e2e_report.COUNTS] = counts
     made = e2e_installing.Installation(site, killer=machine.kill if machine else None)
     made.apply()
+    counts.start()
     yield made
+    counts.stop()
+    for name, value in counts.facts.items():
+        record_testsuite_property(name, value)
     made.remove()
 
 
 @pytest.fixture
-def scratch(site, driver, machine, request):
+def labels():
+    """Of the namespace of a case."""
+    return {}
+
+
+@pytest.fixture
+def scratch(site, driver, machine, labels, request):
     """A namespace of the case, after which nothing is left, and the same is published as before."""
     before = site.devices().keys()
     name = request.node.name.partition("[")[0].removeprefix("test_").replace("_", "-")[:40]
-    with site.scratch(name.rstrip("-")) as made:
+    with site.scratch(name.rstrip("-"), labels) as made:
         yield made
     if machine is not None:
         site.wait(lambda: not machine.leftovers(), lambda: f"nothing left: {machine.leftovers()}")
