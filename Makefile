@@ -9,7 +9,7 @@ WORKERS ?= 3
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all unit lint types bench crds docs manifests wheels clean kind-demo
+.PHONY: help demo test test-all unit lint types e2e bench crds docs manifests wheels clean kind-demo
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,9 @@ lint: $(STAMP) ## Check style, format and who imports whom
 
 types: $(STAMP) ## Check types
 	@$(BIN)/mypy
+
+e2e: $(STAMP) ## Run the end-to-end cases on the cluster of KUBECONFIG (E2E: flags, see docs/e2e.md)
+	@$(BIN)/python tests/e2e/run.py $(E2E)
 
 bench: $(STAMP) ## Measure the plugin against the embedded cluster and in a large one, the allocator, the packing
 	@$(BIN)/python tests/bench/run.py
