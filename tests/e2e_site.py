@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.cluster import manifests
+from dra_driver.sim.cluster import manifests, mapping
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ class Site:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.client = kube.Client(kubeconfig=options.kubeconfig, user_agent="dra-driver/e2e")
-        self._mapper = manifests._Mapper(self.client)
+        self._mapper = mapping.Mapper(self.client)
         found, _ = self.client.list(kube.NODES, label_selector=options.label)
         self.nodes = sorted(body["metadata"]["name"] for body in found)
         self.version = str(self.client.get_path("/version").get("gitVersion", ""))
@@ -77,7 +77,10 @@ class Site:
 
     def delete(self, objects: Iterable[Json]) -> None:
         """Delete objects, and wait until they are gone; what is not there is fine."""
-        left = [(self._mapper.resource(body), body["metadata"]) for body in objects]
+        left = [
+            (self._mapper.resource(body, manifests.full_name(body)), body["metadata"])
+            for body in objects
+        ]
         for resource, metadata in left:
             with contextlib.suppress(kube.NotFound):
                 self.client.delete(resource, metadata["name"], metadata.get("namespace"))
@@ -97,7 +100,7 @@ class Site:
     def is_there(self, body: Json) -> bool:
         """Whether the cluster has an object of this kind and name."""
         try:
-            resource = self._mapper.resource(body)
+            resource = self._mapper.resource(body, manifests.full_name(body))
         except errors.Fatal:
             return False
         metadata = body["metadata"]
