@@ -50,7 +50,9 @@ class TestTheReleaseOfTheScheduler:
         manifest = write("claim.yaml", claim("c"))
         status, _, err = explain("-f", manifest, "--slices", "nowhere", "--emulate", "1.2")
         assert status == 1
-        assert "--emulate 1.2: this release is not known; known: 1.36.2, 1.37, 1.38" in err
+        assert (
+            "--emulate 1.2: this release is not known; known: 1.34, 1.35, 1.36.2, 1.37, 1.38" in err
+        )
 
     @pytest.mark.parametrize(
         ("version", "status"), [("v1.36.2", 2), ("v1.37.1", 0), ("v1.36.2-sim", 0)]
