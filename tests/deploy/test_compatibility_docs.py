@@ -20,7 +20,7 @@ ROWS = {
 GATES = {
     gate: cells[2:7]
     for cells in ROWS.values()
-    for gate in re.findall(r"^`(DRA\w+)`", cells[1])
+    for gate in re.findall(r"^`(DRA\w+|Resource\w+)`", cells[1])
     if gate in resource_gates.ON_SINCE
 }
 
@@ -33,8 +33,13 @@ def test_a_gate_is_on_from_the_version_on_that_the_embedded_server_has(gate):
 
 def test_the_gates_that_the_driver_meets_are_there():
     not_used = {
+        "DRADerivedAttributes",
         "DRADeviceBindingConditions",
+        "DRADeviceCompatibilityGroups",
+        "DRAFractionalCapacityRange",
         "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
+        "DRAPartitionableDevicesType",
     }
     assert set(GATES) == set(resource_gates.ON_SINCE) - not_used
 

@@ -60,6 +60,17 @@ class Kind:
     categories: tuple[str, ...] = ()
     custom: bool = False
     """Whether a CustomResourceDefinition makes it known."""
+    since: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Version, or field selector label -> the minor version of Kubernetes from which on it is
+    there; what is not listed is in all."""
+
+    def is_in(self, version: str, minor: int) -> bool:
+        """Whether Kubernetes 1.`minor` has the kind in this version."""
+        return version in self.versions and minor >= self.since.get(version, 0)
+
+    def selectable(self, label: str, minor: int) -> str | None:
+        """The path behind a field selector label of Kubernetes 1.`minor`, in the stored form."""
+        return self.fields.get(label) if minor >= self.since.get(label, 0) else None
 
     @property
     def resource(self) -> str:
@@ -138,6 +149,12 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False, columns=printing.DEVICE_CLASS, generation=True, returns_deleted=True,
     ),
     Kind(
+        RESOURCE_GROUP, _DRA_VERSIONS[:2], "devicetaintrules", "devicetaintrule",
+        "DeviceTaintRule", namespaced=False, subresources=("status",),
+        columns=printing.TAINT_RULE, generation=True, returns_deleted=True,
+        since=MappingProxyType({"v1": 37, "v1beta2": 36}),
+    ),
+    Kind(
         RESOURCE_GROUP, _DRA_VERSIONS, "resourceclaims", "resourceclaim", "ResourceClaim",
         subresources=("status",), columns=printing.CLAIM, returns_deleted=True,
     ),
@@ -153,8 +170,10 @@ KINDS: tuple[Kind, ...] = (
                 "metadata.name": "metadata.name",
                 "spec.nodeName": "spec.nodeName",
                 "spec.driver": "spec.driver",
+                "spec.pool.name": "spec.pool.name",
             }
         ),
+        since=MappingProxyType({"spec.pool.name": 37}),
     ),
     Kind(
         "apps", ("v1",), "deployments", "deployment", "Deployment",
@@ -183,7 +202,7 @@ _BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
 
 
 def find(group: str, plural: str) -> Kind | None:
-    """The kind that is served under that group and plural."""
+    """The kind of that group and plural."""
     return _BY_RESOURCE.get((group, plural))
 
 

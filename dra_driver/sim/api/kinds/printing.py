@@ -262,6 +262,16 @@ SLICE = (
 )
 
 
+TAINT_RULE = (
+    NAME,
+    Column("Driver", at("spec.deviceSelector.driver")),
+    Column("Pool", at("spec.deviceSelector.pool")),
+    Column("Device", at("spec.deviceSelector.device")),
+    Column("Effect", at("spec.taint.effect")),
+    AGE,
+)
+
+
 def _data_count(body: Json, _now: dt.datetime) -> int:
     return len(body.get("data") or {}) + len(body.get("binaryData") or {})
 

@@ -1,12 +1,12 @@
 """Rules for the capacities of devices that can be allocated several times.
 
-Source: Kubernetes 1.36, `pkg/apis/resource/validation/validation.go`.
+Source: Kubernetes 1.36 and 1.37, `pkg/apis/resource/validation/validation.go`.
 """
 
 from typing import Any
 
 from dra_driver.model import quantities
-from dra_driver.sim.api.kinds import fields
+from dra_driver.sim.api.kinds import fields, resource_gates, strategies
 
 Json = dict[str, Any]
 Quantity = quantities.Quantity
@@ -14,13 +14,15 @@ Quantity = quantities.Quantity
 _MAX_VALID_VALUES = 10
 _AMOUNTS_SINCE = 37
 """The minor version of Kubernetes from which on the amounts of a policy have limits of their own:
-kubernetes/kubernetes#140666, #139698, #140442. Fractions in ranges are behind the gate
-DRAFractionalCapacityRange, which is off."""
+kubernetes/kubernetes#140666, #139698, #140442."""
 _MOST = 2**63 - 1
+_MILLI = 1000
 
 
-def validate(capacity: Json, path: str, *, multiple: bool, minor: int) -> fields.Errors:
-    """What is wrong with a capacity in Kubernetes 1.`minor`.
+def validate(
+    capacity: Json, path: str, *, multiple: bool, around: strategies.Surroundings
+) -> fields.Errors:
+    """What is wrong with a capacity.
 
     `multiple`: its device can be allocated several times.
     """
@@ -29,9 +31,12 @@ def validate(capacity: Json, path: str, *, multiple: bool, minor: int) -> fields
         return []
     if not multiple:
         return [fields.forbidden(place, "allowMultipleAllocations must be true")]
-    if minor >= _AMOUNTS_SINCE and (found := _amount_errors(policy, place)):
+    if around.minor >= _AMOUNTS_SINCE and (found := _amount_errors(policy, place)):
         return found
-    return _policy_errors(policy, quantities.parse(capacity.get("value", "0")), place)
+    whole = quantities.parse(capacity.get("value", "0"))
+    known = around.minor >= resource_gates.KNOWN_SINCE[resource_gates.FRACTIONAL_CAPACITY]
+    fractions = known and resource_gates.FRACTIONAL_CAPACITY not in around.disabled_gates
+    return _policy_errors(policy, whole, place, fractions=fractions)
 
 
 def _amount_errors(policy: Json, place: str) -> fields.Errors:
@@ -46,12 +51,10 @@ def _amount_errors(policy: Json, place: str) -> fields.Errors:
             found.append(fields.invalid(path, text, f"must be between 0 and {_MOST}"))
         elif path.endswith(".step") and amount == 0:
             found.append(fields.invalid(path, text, "must be greater than zero"))
-        elif path in told and amount.denominator != 1:
-            found.append(fields.invalid(path, text, "must be a whole number"))
     return found
 
 
-def _policy_errors(policy: Json, whole: Quantity, place: str) -> fields.Errors:
+def _policy_errors(policy: Json, whole: Quantity, place: str, *, fractions: bool) -> fields.Errors:
     values, limits = policy.get("validValues"), policy.get("validRange")
     if values and limits is not None:
         detail = (
@@ -67,8 +70,8 @@ def _policy_errors(policy: Json, whole: Quantity, place: str) -> fields.Errors:
     default = quantities.parse(policy["default"])
     if values:
         parsed = [quantities.parse(value) for value in values]
-        return _values_errors(parsed, default, whole, f"{place}.validValues")
-    return _range_errors(limits or {}, default, whole, f"{place}.validRange")
+        return _values_errors(parsed, default, whole, f"{place}.validValues", fractions=fractions)
+    return _range_errors(limits or {}, default, whole, f"{place}.validRange", fractions=fractions)
 
 
 def positive(text: str | None, path: str) -> fields.Errors:
@@ -79,7 +82,7 @@ def positive(text: str | None, path: str) -> fields.Errors:
 
 
 def _values_errors(
-    values: list[Quantity], default: Quantity, whole: Quantity, path: str
+    values: list[Quantity], default: Quantity, whole: Quantity, path: str, *, fractions: bool
 ) -> fields.Errors:
     found = [
         fields.invalid(f"{path}[{i}]", str(value), "values must be sorted in ascending order")
@@ -92,8 +95,11 @@ def _values_errors(
             return []
         return [fields.invalid(place, str(value), f"option is larger than capacity value: {whole}")]
 
-    # Compared as whole numbers, rounded up: 500m and 1 are the same value.
-    found += fields.distinct(values, _MAX_VALID_VALUES, path, check, lambda value: str(value.value))
+    def key(value: Quantity) -> str:
+        # Without fractions compared as whole numbers, rounded up: 500m and 1 are the same value.
+        return str(value.amount if fractions else value.value)
+
+    found += fields.distinct(values, _MAX_VALID_VALUES, path, check, key)
     # Of too many values none is looked at.
     if len(values) > _MAX_VALID_VALUES or default not in values:
         detail = "default value is not valid according to the requestPolicy"
@@ -101,11 +107,19 @@ def _values_errors(
     return found
 
 
-def _range_errors(limits: Json, default: Quantity, whole: Quantity, path: str) -> fields.Errors:
+def _range_errors(
+    limits: Json, default: Quantity, whole: Quantity, path: str, *, fractions: bool
+) -> fields.Errors:
     if "min" not in limits:
         return [fields.required(f"{path}.min", "required when validRange is defined")]
     least = quantities.parse(limits["min"])
     most = quantities.parse(limits["max"]) if "max" in limits else None
+    amounts = {name: quantities.parse(text) for name, text in limits.items()}
+    unit = 1
+    if fractions and any(item.amount.denominator != 1 for item in amounts.values()):
+        unit = _MILLI
+        if found := _milli_errors({"default": default, **amounts}, path):
+            return found
     found = []
     if least > whole:
         detail = f"min is larger than capacity value: {whole}"
@@ -117,8 +131,17 @@ def _range_errors(limits: Json, default: Quantity, whole: Quantity, path: str) -
         found += _most_errors(least, most, default, whole, path)
     if "step" in limits:
         step = quantities.parse(limits["step"])
-        found += _step_errors(step, least, [default, most], whole, f"{path}.step")
+        found += _step_errors(step, least, [default, most], whole, f"{path}.step", unit)
     return found
+
+
+def _milli_errors(amounts: dict[str, Quantity], path: str) -> fields.Errors:
+    detail = "value cannot be represented as a milli value"
+    return [
+        fields.invalid(f"{path}.{name}", str(item), detail)
+        for name, item in sorted(amounts.items())
+        if (item.amount * _MILLI).denominator != 1 or item.amount * _MILLI > _MOST
+    ]
 
 
 def _most_errors(
@@ -141,8 +164,18 @@ def _as_int64(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
+def _in(amount: Quantity, unit: int) -> int:
+    """How many parts, of which `unit` are one, rounded up."""
+    return Quantity(amount.amount * unit, amount.format).value
+
+
 def _step_errors(
-    step: Quantity, least: Quantity, values: list[Quantity | None], whole: Quantity, path: str
+    step: Quantity,
+    least: Quantity,
+    values: list[Quantity | None],
+    whole: Quantity,
+    path: str,
+    unit: int,
 ) -> fields.Errors:
     # A negative one passes; with zero the real server fails to divide.
     if step.value == 0:
@@ -153,7 +186,7 @@ def _step_errors(
         detail = f"one step {once} is larger than capacity value: {whole}"
         found.append(fields.invalid(path, str(step), detail))
     for value in values:
-        if value is not None and _as_int64(value.value - least.value) % step.value:
+        if value is not None and _as_int64(_in(value, unit) - _in(least, unit)) % _in(step, unit):
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
             found.append(fields.invalid(path, str(value), detail))
     return found

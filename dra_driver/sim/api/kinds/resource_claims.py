@@ -83,6 +83,7 @@ def validate(spec: Json, path: str, around: strategies.Surroundings) -> fields.E
         _constraint_errors,
         names=names,
         distinct=resource_gates.CONSUMABLE_CAPACITY not in around.disabled_gates,
+        minor=around.minor,
     )
     config = functools.partial(_config_errors, names=names)
     return [
@@ -151,7 +152,7 @@ def _device_request_errors(request: Json, path: str, expressions: ExpressionChec
         *selector_errors(request.get("selectors"), f"{path}.selectors", expressions),
         *_mode_errors(request, path),
         # As many as anybody likes, and capacities of any name.
-        *fields.each(request.get("tolerations"), f"{path}.tolerations", _toleration_errors),
+        *fields.each(request.get("tolerations"), f"{path}.tolerations", toleration_errors),
     ]
 
 
@@ -183,7 +184,8 @@ def _mode_errors(request: Json, path: str) -> fields.Errors:
     return []
 
 
-def _toleration_errors(toleration: Json, path: str) -> fields.Errors:
+def toleration_errors(toleration: Json, path: str) -> fields.Errors:
+    """What is wrong with a toleration of a request, or of an allocated device."""
     found: fields.Errors = []
     if toleration.get("key"):
         found += syntax.label_key(toleration["key"], f"{path}.key")
@@ -203,14 +205,15 @@ def _toleration_errors(toleration: Json, path: str) -> fields.Errors:
 
 
 def _constraint_errors(
-    constraint: Json, path: str, *, names: RequestNames, distinct: bool
+    constraint: Json, path: str, *, names: RequestNames, distinct: bool, minor: int
 ) -> fields.Errors:
     found = reference_list_errors(constraint.get("requests"), f"{path}.requests", names)
     match, differ = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match is not None:
-        return found + syntax.fully_qualified_name(match, f"{path}.matchAttribute")
+        return found + syntax.fully_qualified_name(match, f"{path}.matchAttribute", minor=minor)
     if differ is not None:
-        return found + syntax.fully_qualified_name(differ, f"{path}.distinctAttribute")
+        place = f"{path}.distinctAttribute"
+        return found + syntax.fully_qualified_name(differ, place, minor=minor)
     if distinct:
         # The words of the real server, which looks at the first only where both are given.
         detail = (

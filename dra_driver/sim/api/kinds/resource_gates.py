@@ -1,7 +1,7 @@
 """Fields for DRA behind a feature gate: dropped while it is off, unless in use.
 
 Sources: Kubernetes 1.36, `pkg/registry/resource/*/strategy.go`, `pkg/api/resourceclaimspec`,
-`pkg/api/pod/util.go`.
+`pkg/api/pod/util.go`; 1.37, `pkg/features/kube_features.go`.
 """
 
 import copy
@@ -18,12 +18,18 @@ Drop = Callable[[Json], bool]
 
 ADMIN_ACCESS = "DRAAdminAccess"
 BINDING_CONDITIONS = "DRADeviceBindingConditions"
+COMPATIBILITY_GROUPS = "DRADeviceCompatibilityGroups"
 CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
+DERIVED_ATTRIBUTES = "DRADerivedAttributes"
 DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
 DEVICE_TAINTS = "DRADeviceTaints"
 EXTENDED_RESOURCE = "DRAExtendedResource"
+FRACTIONAL_CAPACITY = "DRAFractionalCapacityRange"
+HEALTH_STATUS = "ResourceHealthStatus"
 LIST_TYPE_ATTRIBUTES = "DRAListTypeAttributes"
 NODE_ALLOCATABLE = "DRANodeAllocatableResources"
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+PARTITION_TYPE = "DRAPartitionableDevicesType"
 PARTITIONABLE_DEVICES = "DRAPartitionableDevices"
 PRIORITIZED_LIST = "DRAPrioritizedList"
 
@@ -32,17 +38,42 @@ ON_SINCE: Mapping[str, int] = MappingProxyType(
     {
         ADMIN_ACCESS: 34,
         BINDING_CONDITIONS: 36,
+        COMPATIBILITY_GROUPS: _NEVER,
         CONSUMABLE_CAPACITY: 36,
+        DERIVED_ATTRIBUTES: _NEVER,
         DEVICE_STATUS: 33,
         DEVICE_TAINTS: 36,
         EXTENDED_RESOURCE: 36,
+        FRACTIONAL_CAPACITY: 38,
+        HEALTH_STATUS: 36,
         LIST_TYPE_ATTRIBUTES: _NEVER,
         NODE_ALLOCATABLE: _NEVER,
+        OPTIONAL_NODE_OPERATIONS: _NEVER,
         PARTITIONABLE_DEVICES: 36,
+        PARTITION_TYPE: _NEVER,
         PRIORITIZED_LIST: 34,
     }
 )
-"""The minor version of Kubernetes from which on the gate is on by default."""
+"""The minor version of Kubernetes from which on the gate is on by default.
+
+DRAFractionalCapacityRange is on in 1.37 only for servers that need not work with 1.36, which by
+default they have to.
+"""
+KNOWN_SINCE: Mapping[str, int] = MappingProxyType(
+    {
+        COMPATIBILITY_GROUPS: 37,
+        DERIVED_ATTRIBUTES: 37,
+        FRACTIONAL_CAPACITY: 37,
+        OPTIONAL_NODE_OPERATIONS: 37,
+        PARTITION_TYPE: 37,
+    }
+)
+"""The minor version that brought the gate, where that is not before 1.36."""
+
+
+def known(minor: int) -> frozenset[str]:
+    """The gates that there are in 1.`minor`."""
+    return frozenset(name for name in ON_SINCE if minor >= KNOWN_SINCE.get(name, 0))
 
 
 def disabled(minor: int, *, off: Iterable[str], on: Iterable[str]) -> frozenset[str]:
@@ -51,12 +82,13 @@ def disabled(minor: int, *, off: Iterable[str], on: Iterable[str]) -> frozenset[
     Raises:
         errors.Rejected: a name is not that of a gate.
     """
-    unknown = sorted((set(off) | set(on)) - set(ON_SINCE))
+    there = known(minor)
+    unknown = sorted((set(off) | set(on)) - there)
     if unknown:
         raise errors.Rejected(
-            f"feature gates {unknown!r} are not known; allowed are {sorted(ON_SINCE)!r}"
+            f"feature gates {unknown!r} are not known in 1.{minor}; allowed are {sorted(there)!r}"
         )
-    default = {name for name, since in ON_SINCE.items() if minor < since}
+    default = {name for name in there if minor < ON_SINCE[name]}
     return frozenset((default | set(off)) - set(on))
 
 
@@ -106,7 +138,25 @@ def _slice_consumable(body: Json) -> bool:
 
 
 def _slice_node_allocatable(body: Json) -> bool:
-    return _pop(_devices(body), "nodeAllocatableResourceMappings")
+    names = ("nodeAllocatableResourceMappings", "nodeAllocatableResources")
+    return _pop(_devices(body), *names)
+
+
+def _slice_groups(body: Json) -> bool:
+    consumptions = [
+        consumption
+        for device in _devices(body)
+        for consumption in device.get("consumesCounters") or ()
+    ]
+    return _pop(consumptions, "compatibilityGroups")
+
+
+def _slice_partition_type(body: Json) -> bool:
+    return _pop((body["spec"],), "partitionTypeAttribute")
+
+
+def _slice_operations(body: Json) -> bool:
+    return _pop((body["spec"],), "skipNodeOperations")
 
 
 def _slice_lists(body: Json) -> bool:
@@ -126,6 +176,9 @@ SLICE: Mapping[str, Drop] = MappingProxyType(
         CONSUMABLE_CAPACITY: _slice_consumable,
         NODE_ALLOCATABLE: _slice_node_allocatable,
         LIST_TYPE_ATTRIBUTES: _slice_lists,
+        COMPATIBILITY_GROUPS: _slice_groups,
+        PARTITION_TYPE: _slice_partition_type,
+        OPTIONAL_NODE_OPERATIONS: _slice_operations,
     }
 )
 
@@ -188,6 +241,18 @@ def _claim_binding(body: Json) -> bool:
     return _pop((allocation,), "allocationTimestamp") or in_results
 
 
+def _claim_derived(body: Json) -> bool:
+    return _pop(_device_requests(body), "derivedAttributes")
+
+
+def _claim_groups(body: Json) -> bool:
+    return _pop(_results(body), "compatibilityGroups")
+
+
+def _claim_operations(body: Json) -> bool:
+    return _pop(_results(body), "skipNodeOperations")
+
+
 CLAIM: Mapping[str, Drop] = MappingProxyType(
     {
         PRIORITIZED_LIST: _claim_prioritized,
@@ -196,6 +261,9 @@ CLAIM: Mapping[str, Drop] = MappingProxyType(
         CONSUMABLE_CAPACITY: _claim_consumable,
         DEVICE_STATUS: _claim_device_status,
         BINDING_CONDITIONS: _claim_binding,
+        DERIVED_ATTRIBUTES: _claim_derived,
+        COMPATIBILITY_GROUPS: _claim_groups,
+        OPTIONAL_NODE_OPERATIONS: _claim_operations,
     }
 )
 """Also for templates."""
@@ -212,4 +280,16 @@ def _pod_extended(body: Json) -> bool:
     return _pop((body.get("status") or {},), "extendedResourceClaimStatus")
 
 
-POD: Mapping[str, Drop] = MappingProxyType({EXTENDED_RESOURCE: _pod_extended})
+def _pod_health(body: Json) -> bool:
+    names = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    status = body.get("status") or {}
+    containers = [container for name in names for container in status.get(name) or ()]
+    return _pop(containers, "allocatedResourcesStatus")
+
+
+POD: Mapping[str, Drop] = MappingProxyType(
+    {
+        EXTENDED_RESOURCE: _pod_extended,
+        HEALTH_STATUS: _pod_health,
+    }
+)

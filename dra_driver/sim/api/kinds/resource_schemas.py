@@ -1,7 +1,8 @@
 """The shapes of the kinds of `resource.k8s.io`, for each version.
 
 A field that says nothing of when it is written is a pointer, a list or a map with `omitempty`.
-Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/{v1,v1beta2,v1beta1}/types.go`.
+Source: Kubernetes 1.36, `staging/src/k8s.io/api/resource/{v1,v1beta2,v1beta1}/types.go`; what is
+marked `since(37, ...)`: 1.37.
 """
 
 from types import MappingProxyType
@@ -15,12 +16,14 @@ from dra_driver.sim.api.kinds.schemas import (
     STRING,
     TIME,
     always,
+    before,
     described,
     if_not_zero,
     list_of,
     map_of,
     or_null,
     record,
+    since,
 )
 
 _STRINGS = list_of(STRING)
@@ -69,6 +72,16 @@ _DEVICE_REQUEST = {
     "capacity": record(
         "How much of each capacity is needed of a device that can be shared.",
         requests=map_of(QUANTITY),
+    ),
+    "derivedAttributes": since(
+        37,
+        list_of(
+            record(
+                name=described(_TEXT, "Qualified; it stands before an attribute of that name."),
+                expression=described(_TEXT, "Evaluated for each device that is selected."),
+            ),
+            "Attributes for constraints, computed from those of a device. At most 32.",
+        ),
     ),
 }
 _ADMIN_ACCESS = described(
@@ -145,6 +158,8 @@ _RESULT = record(
     bindingConditions=_STRINGS,
     bindingFailureConditions=_STRINGS,
     consumedCapacity=map_of(QUANTITY),
+    skipNodeOperations=since(37, _STRINGS),
+    compatibilityGroups=since(37, map_of(_STRINGS)),
     **_DEVICE_ID,
 )
 ALLOCATION = record(
@@ -203,26 +218,36 @@ _CAPACITY = record(
     ),
 )
 _COUNTERS = map_of(record(value=always(QUANTITY)))
+_TAINT = {"key": _TEXT, "value": _OPTIONAL_TEXT, "effect": _TEXT, "timeAdded": TIME}
+_NODE_ALLOCATABLE = record(
+    "What of a resource of the node goes with the device.",
+    mapping=record(
+        "The device is such a resource.",
+        capacityKey=STRING,
+        capacityMultiplier=QUANTITY,
+        deviceMultiplier=QUANTITY,
+    ),
+    overhead=record("What the device needs besides.", perPod=QUANTITY, perContainer=QUANTITY),
+)
 _DEVICE_FIELDS = {
     "attributes": map_of(_ATTRIBUTE, "Properties that can be selected on."),
     "capacity": map_of(_CAPACITY, "Amounts that can be selected on, and shared."),
     "consumesCounters": list_of(
-        record(counterSet=_TEXT, counters=_COUNTERS), "What the device takes of shared counters."
+        record(counterSet=_TEXT, counters=_COUNTERS, compatibilityGroups=since(37, _STRINGS)),
+        "What the device takes of shared counters.",
     ),
     "nodeName": STRING,
     "nodeSelector": NODE_SELECTOR,
     "allNodes": BOOLEAN,
-    "taints": list_of(
-        record(key=_TEXT, value=_OPTIONAL_TEXT, effect=_TEXT, timeAdded=TIME),
-        "What claims have to tolerate to get the device.",
-    ),
+    "taints": list_of(record(**_TAINT), "What claims have to tolerate to get the device."),
     "bindsToNode": BOOLEAN,
     "bindingConditions": _STRINGS,
     "bindingFailureConditions": _STRINGS,
     "allowMultipleAllocations": BOOLEAN,
-    "nodeAllocatableResourceMappings": map_of(
-        record(capacityKey=STRING, allocationMultiplier=QUANTITY)
+    "nodeAllocatableResourceMappings": before(
+        37, map_of(record(capacityKey=STRING, allocationMultiplier=QUANTITY))
     ),
+    "nodeAllocatableResources": since(37, map_of(_NODE_ALLOCATABLE)),
 }
 _DEVICE_NAME = described(_TEXT, "A DNS label, unique in the pool.")
 _DEVICE = record("A device that can be allocated.", name=_DEVICE_NAME, **_DEVICE_FIELDS)
@@ -253,6 +278,12 @@ def _slice_spec(device: schemas.Schema) -> schemas.Schema:
         perDeviceNodeSelection=BOOLEAN,
         devices=list_of(device, "At most 128, or 64 with taints or counters."),
         sharedCounters=list_of(record(name=_TEXT, counters=_COUNTERS)),
+        partitionTypeAttribute=since(
+            37, described(STRING, "The attribute that names the kind of a partition.")
+        ),
+        skipNodeOperations=since(
+            37, described(_STRINGS, "Calls of the driver's plugin that are not needed.")
+        ),
     )
 
 
@@ -282,6 +313,18 @@ TEMPLATE_SPEC = _template_spec(CLAIM_SPEC)
 """As it is stored."""
 
 
+_TAINT_RULE = record(
+    "A taint of all devices that are selected.",
+    deviceSelector=record(
+        "All that is given has to be met; what is empty selects all devices.",
+        driver=STRING,
+        pool=STRING,
+        device=STRING,
+    ),
+    taint=always(record("The taint.", **_TAINT)),
+)
+
+
 def _kinds(claim_spec: schemas.Schema, device: schemas.Schema) -> dict[str, schemas.Schema]:
     template = _template_spec(claim_spec)
     return {
@@ -293,6 +336,11 @@ def _kinds(claim_spec: schemas.Schema, device: schemas.Schema) -> dict[str, sche
         "ResourceClaimTemplate": record("Makes ResourceClaims for pods.", spec=always(template)),
         "DeviceClass": record("A category of devices.", spec=always(_CLASS_SPEC)),
         "ResourceSlice": record("Devices of a pool.", spec=always(_slice_spec(device))),
+        "DeviceTaintRule": record(
+            "Taints devices, whatever their drivers say.",
+            spec=always(_TAINT_RULE),
+            status=always(record("What is being done.", conditions=_CONDITIONS)),
+        ),
     }
 
 

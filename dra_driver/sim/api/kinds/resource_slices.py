@@ -10,6 +10,7 @@ from dra_driver.sim.api.kinds import (
     combined_counters,
     fields,
     resource_capacities,
+    resource_extras,
     resource_gates,
     strategies,
     syntax,
@@ -32,7 +33,9 @@ _LISTS = ("bools", "ints", "strings", "versions")
 _VALUES = ("bool", "int", "string", "version", *_LISTS)
 _EFFECTS = ("NoSchedule", "NoExecute", "None")
 _NODE_FIELDS = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
-_NODE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
+_ONE_TERM_SINCE = 38
+"""The minor version of Kubernetes from which on a device has one node selector term, as a slice:
+kubernetes/kubernetes#141213."""
 
 
 def _prepare(write: strategies.Write) -> None:
@@ -66,7 +69,7 @@ def _validate(write: strategies.Write) -> fields.Errors:
         before=before,
         per_device=bool(spec.get("perDeviceNodeSelection")),
         most_consumptions=None if combined else _MAX_COUNTER_CONSUMPTIONS,
-        minor=write.around.minor,
+        around=write.around,
     )
     advanced = not combined and any(map(_is_advanced, devices))
     limit = _MAX_DEVICES_WITH_ADVANCED_FEATURES if advanced else _MAX_DEVICES
@@ -86,6 +89,7 @@ def _validate(write: strategies.Write) -> fields.Errors:
             _counter_set_errors,
             lambda counter_set: counter_set.get("name", ""),
         ),
+        *resource_extras.spec_errors(spec, write.around.minor),
     ]
 
 
@@ -145,11 +149,7 @@ def _node_errors(spec: Json) -> fields.Errors:
             found.append(fields.invalid("spec.nodeName", name, detail))
     if "nodeSelector" in spec:
         found += syntax.node_selector(spec["nodeSelector"], "spec.nodeSelector")
-        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
-        if len(terms) != 1:
-            detail = "must have exactly one node selector term"
-            path = "spec.nodeSelector.nodeSelectorTerms"
-            found.append(fields.invalid(path, terms, detail))
+        found += _term_errors(spec["nodeSelector"], "spec.nodeSelector")
     for name in ("allNodes", "perDeviceNodeSelection"):
         if spec.get(name) is False:
             detail = "must be either unset or set to true"
@@ -161,6 +161,14 @@ def _node_errors(spec: Json) -> fields.Errors:
         detail = f"{allowed}, but multiple fields are set"
         found.append(fields.invalid("spec", "{" + ", ".join(given) + "}", detail))
     return found
+
+
+def _term_errors(selector: Json, path: str) -> fields.Errors:
+    terms = selector.get("nodeSelectorTerms") or []
+    if len(terms) == 1:
+        return []
+    detail = "must have exactly one node selector term"
+    return [fields.invalid(f"{path}.nodeSelectorTerms", terms, detail)]
 
 
 def _is_chosen(value: Any) -> bool:
@@ -183,8 +191,11 @@ def _counter_set_errors(counter_set: Json, path: str) -> fields.Errors:
 
 
 def _consumption_errors(consumption: Json, path: str) -> fields.Errors:
-    found = syntax.required_label(consumption.get("counterSet"), f"{path}.counterSet")
-    return found + _counters_errors(consumption, path)
+    return [
+        *syntax.required_label(consumption.get("counterSet"), f"{path}.counterSet"),
+        *_counters_errors(consumption, path),
+        *resource_extras.group_errors(consumption, path),
+    ]
 
 
 def _counters_errors(body: Json, path: str) -> fields.Errors:
@@ -208,9 +219,10 @@ def _device_errors(
     before: dict[str | None, Json],
     per_device: bool,
     most_consumptions: int | None,
-    minor: int,
+    around: strategies.Surroundings,
 ) -> fields.Errors:
     old = before.get(device.get("name"))
+    key = functools.partial(syntax.qualified_name, minor=around.minor)
     found = [
         *syntax.label(device.get("name", ""), f"{path}.name"),
         *_size_errors(device, path),
@@ -218,7 +230,7 @@ def _device_errors(
             device.get("attributes"),
             None,
             f"{path}.attributes",
-            key=syntax.qualified_name,
+            key=key,
             value=_attribute_errors,
             longest_key=syntax.LONGEST_QUALIFIED_NAME,
         ),
@@ -230,8 +242,8 @@ def _device_errors(
             device.get("capacity"),
             None,
             f"{path}.capacity",
-            key=syntax.qualified_name,
-            value=functools.partial(resource_capacities.validate, multiple=multiple, minor=minor),
+            key=key,
+            value=functools.partial(resource_capacities.validate, multiple=multiple, around=around),
             longest_key=syntax.LONGEST_QUALIFIED_NAME,
         )
     if old is None or old.get("taints") != device.get("taints"):
@@ -244,9 +256,9 @@ def _device_errors(
         _consumption_errors,
         lambda consumption: consumption.get("counterSet", ""),
     )
-    found += _device_node_errors(device, path, per_device=per_device)
+    found += _device_node_errors(device, path, per_device=per_device, minor=around.minor)
     found += binding_errors(device, path)
-    return found + _node_allocatable_errors(device, path)
+    return found + resource_extras.device_errors(device, path)
 
 
 def _size_errors(device: Json, path: str) -> fields.Errors:
@@ -305,7 +317,7 @@ def taint_errors(taint: Json, path: str) -> fields.Errors:
     return found
 
 
-def _device_node_errors(device: Json, path: str, *, per_device: bool) -> fields.Errors:
+def _device_node_errors(device: Json, path: str, *, per_device: bool, minor: int) -> fields.Errors:
     names = ("nodeName", "nodeSelector", "allNodes")
     if not per_device:
         if not any(name in device for name in names):
@@ -323,6 +335,8 @@ def _device_node_errors(device: Json, path: str, *, per_device: bool) -> fields.
             found.append(fields.invalid(f"{path}.nodeName", "", "must not be empty"))
     if "nodeSelector" in device:
         found += syntax.node_selector(device["nodeSelector"], f"{path}.nodeSelector")
+        if minor >= _ONE_TERM_SINCE and device["nodeSelector"].get("nodeSelectorTerms"):
+            found += _term_errors(device["nodeSelector"], f"{path}.nodeSelector")
     if device.get("allNodes") is False:
         detail = "must be either unset or set to true"
         found.append(fields.invalid(f"{path}.allNodes", device["allNodes"], detail))
@@ -365,21 +379,4 @@ def binding_errors(body: Json, path: str) -> fields.Errors:
     if conditions and not failures:
         detail = "bindingFailureConditions are required to use bindingConditions"
         found.append(fields.invalid(failure_place, failures, detail))
-    return found
-
-
-def _node_allocatable_errors(device: Json, path: str) -> fields.Errors:
-    found: fields.Errors = []
-    mappings = device.get("nodeAllocatableResourceMappings") or {}
-    for name, mapping in sorted(mappings.items()):
-        place = f"{path}.nodeAllocatableResourceMappings[{name}]"
-        if name not in _NODE_RESOURCES and not name.startswith("hugepages-"):
-            detail = "must be a node allocatable resource name"
-            found.append(fields.invalid(place, name, detail))
-        key = mapping.get("capacityKey")
-        if key is not None and key not in (device.get("capacity") or {}):
-            found.append(fields.not_found(f"{place}.capacityKey", key))
-        found += resource_capacities.positive(
-            mapping.get("allocationMultiplier"), f"{place}.allocationMultiplier"
-        )
     return found

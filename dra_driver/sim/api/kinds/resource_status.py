@@ -12,6 +12,7 @@ from typing import Any
 from dra_driver.sim.api.kinds import (
     fields,
     resource_claims,
+    resource_extras,
     resource_gates,
     resource_schemas,
     resource_slices,
@@ -31,6 +32,9 @@ _LONGEST_INTERFACE_NAME = 256
 _LONGEST_HARDWARE_ADDRESS = 128
 _MAX_IPS = 16
 _SOURCES = ("FromClaim", "FromClass")
+_TOLERATIONS_SINCE = 37
+"""The minor version of Kubernetes from which on tolerations of results are looked at:
+kubernetes/kubernetes#138725."""
 _CONDITION_STATUS = ("False", "True", "Unknown")
 _CONDITION_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
@@ -161,7 +165,7 @@ def _allocation_errors(
             devices.get("results"),
             _MAX_RESULTS,
             f"{place}.results",
-            functools.partial(_result_errors, names=names),
+            functools.partial(_result_errors, names=names, minor=write.around.minor),
         ),
         *fields.listed(
             devices.get("config"),
@@ -176,14 +180,19 @@ def _allocation_errors(
 
 
 def _result_errors(
-    result: Json, path: str, *, names: resource_claims.RequestNames
+    result: Json, path: str, *, names: resource_claims.RequestNames, minor: int
 ) -> fields.Errors:
+    check = resource_claims.toleration_errors if minor >= _TOLERATIONS_SINCE else fields.nothing
     return [
         *resource_claims.reference_errors(
             result.get("request", ""), f"{path}.request", names=names
         ),
         *_id_errors(result, path),
         *resource_slices.binding_errors(result, path),
+        *fields.each(result.get("tolerations"), f"{path}.tolerations", check),
+        *resource_extras.operation_errors(
+            result.get("skipNodeOperations"), f"{path}.skipNodeOperations"
+        ),
     ]
 
 
@@ -218,13 +227,14 @@ def _device_errors(device: Json, path: str, *, allocated: set[ShareId]) -> field
     if _share_id(device) not in allocated:
         shown = "/".join(_share_id(device)).rstrip("/")
         found.append(fields.invalid(path, shown, "must be an allocated device in the claim"))
-    found += _conditions_errors(device.get("conditions") or (), f"{path}.conditions")
+    found += conditions_errors(device.get("conditions") or (), f"{path}.conditions")
     if "data" in device:
         found += syntax.json_object(device["data"], f"{path}.data", _LONGEST_DATA)
     return found + _network_errors(device.get("networkData") or {}, f"{path}.networkData")
 
 
-def _conditions_errors(conditions: Sequence[Json], path: str) -> fields.Errors:
+def conditions_errors(conditions: Sequence[Json], path: str) -> fields.Errors:
+    """What is wrong with the conditions in a status."""
     found: fields.Errors = []
     # What is wrong with the entries is told even if there are too many.
     if len(conditions) > _MAX_CONDITIONS:

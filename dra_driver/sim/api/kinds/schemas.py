@@ -56,6 +56,8 @@ class Schema:
     required: tuple[str, ...] = ()
     written: Written = Written.IF_GIVEN
     """As a field of a record."""
+    minors: range = range(1000)
+    """As a field of a record: the minor versions of Kubernetes that have it."""
 
 
 ANY = Schema()
@@ -108,6 +110,16 @@ def if_not_zero(schema: Schema) -> Schema:
     return dataclasses.replace(schema, written=Written.IF_NOT_ZERO)
 
 
+def since(minor: int, schema: Schema) -> Schema:
+    """As a field that Kubernetes has from 1.`minor` on."""
+    return dataclasses.replace(schema, minors=range(minor, schema.minors.stop))
+
+
+def before(minor: int, schema: Schema) -> Schema:
+    """As a field that Kubernetes 1.`minor` has no more."""
+    return dataclasses.replace(schema, minors=range(schema.minors.start, minor))
+
+
 class MisfitError(errors.Rejected):
     """A value has another type than its field."""
 
@@ -124,32 +136,43 @@ _MOST_UNKNOWN = 100
 """As many are told of; see `saveStrictError` in `sigs.k8s.io/json`."""
 
 
-def fit(schema: Schema, value: Any) -> Fitted:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reading:
+    """One value that is being fitted, for Kubernetes 1.`minor`."""
+
+    minor: int
+    unknown: list[str] = dataclasses.field(default_factory=list)
+
+
+def fit(schema: Schema, value: Any, minor: int) -> Fitted:
     """The value as Go decodes it: without unknown fields and nulls, scalars in the form of Go.
+
+    What is unknown is decided for Kubernetes 1.`minor`.
 
     Raises:
         MisfitError: a value has the wrong type.
     """
-    unknown: list[str] = []
-    return Fitted(_fit(schema, value, "", unknown), tuple(unknown[:_MOST_UNKNOWN]))
+    reading = _Reading(minor)
+    fitted = _fit(schema, value, "", reading)
+    return Fitted(fitted, tuple(reading.unknown[:_MOST_UNKNOWN]))
 
 
-def _fit(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
+def _fit(schema: Schema, value: Any, path: str, reading: _Reading) -> Any:
     if schema.fields is not None:
-        return _fit_record(schema, _checked(value, dict, path, "object"), path, unknown)
+        return _fit_record(schema, _checked(value, dict, path, "object"), path, reading)
     if schema.values is not None:
         entries = _checked(value, dict, path, "object").items()
         below = schema.values
-        return {key: _fit_entry(below, item, f"{path}.{key}", unknown) for key, item in entries}
+        return {key: _fit_entry(below, item, f"{path}.{key}", reading) for key, item in entries}
     if schema.items is not None:
         below = schema.items
         items = _checked(value, list, path, "array")
-        return [_fit_entry(below, item, f"{path}[{i}]", unknown) for i, item in enumerate(items)]
+        return [_fit_entry(below, item, f"{path}[{i}]", reading) for i, item in enumerate(items)]
     return _fit_scalar(schema, value, path)
 
 
-def _fit_entry(schema: Schema, value: Any, path: str, unknown: list[str]) -> Any:
-    return _zero(schema) if value is None else _fit(schema, value, path, unknown)
+def _fit_entry(schema: Schema, value: Any, path: str, reading: _Reading) -> Any:
+    return _zero(schema) if value is None else _fit(schema, value, path, reading)
 
 
 def _zero(schema: Schema) -> Any:
@@ -161,16 +184,18 @@ def _zero(schema: Schema) -> Any:
     )
 
 
-def _fit_record(schema: Schema, value: Json, path: str, unknown: list[str]) -> Json:
+def _fit_record(schema: Schema, value: Json, path: str, reading: _Reading) -> Json:
     fields = schema.fields or {}
     fitted = {}
     for key, item in value.items():
         below = fields.get(key)
+        if below is not None and reading.minor not in below.minors:
+            below = None
         place = f"{path}.{key}" if path else key
         if below is None and not schema.open:
-            unknown.append(place)
+            reading.unknown.append(place)
         elif item is not None:
-            fitted[key] = item if below is None else _fit(below, item, place, unknown)
+            fitted[key] = item if below is None else _fit(below, item, place, reading)
     return fitted
 
 
@@ -270,8 +295,8 @@ def _is_left_out(schema: Schema, item: Any) -> bool:
     return (collection or schema.written is Written.IF_NOT_ZERO) and not item
 
 
-def to_openapi(schema: Schema) -> Json:
-    """The schema in OpenAPI v3."""
+def to_openapi(schema: Schema, minor: int) -> Json:
+    """The schema in OpenAPI v3, as Kubernetes 1.`minor` has it."""
     body: Json = {}
     if schema.description:
         body["description"] = schema.description
@@ -280,11 +305,15 @@ def to_openapi(schema: Schema) -> Json:
     if schema.format and schema.format not in ("quantity", "micro-time"):
         body["format"] = schema.format
     if schema.fields is not None:
-        body["properties"] = {key: to_openapi(below) for key, below in schema.fields.items()}
+        body["properties"] = {
+            key: to_openapi(below, minor)
+            for key, below in schema.fields.items()
+            if minor in below.minors
+        }
     if schema.values is not None:
-        body["additionalProperties"] = to_openapi(schema.values)
+        body["additionalProperties"] = to_openapi(schema.values, minor)
     if schema.items is not None:
-        body["items"] = to_openapi(schema.items)
+        body["items"] = to_openapi(schema.items, minor)
     if schema.open or not schema.type:
         body["x-kubernetes-preserve-unknown-fields"] = True
     if schema.required:

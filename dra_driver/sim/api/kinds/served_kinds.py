@@ -18,8 +18,10 @@ _STAGES = ("alpha", "beta", None)
 class Table:
     """The kinds of a server. Changed with the store's lock held, read without."""
 
-    def __init__(self, resource_versions: Sequence[str] = ("v1",)) -> None:
-        """Those that are built in, `resource.k8s.io` in the given versions, the preferred first.
+    def __init__(self, resource_versions: Sequence[str] = ("v1",), minor: int = 36) -> None:
+        """Those that Kubernetes 1.`minor` has.
+
+        `resource.k8s.io` is served in the given versions, the preferred one first.
 
         Raises:
             errors.Rejected: there is no such version.
@@ -31,6 +33,7 @@ class Table:
                 f"resource_versions {tuple(resource_versions)!r}: allowed is one or more of "
                 f"{allowed!r}"
             )
+        self.minor = minor
         self._built_in = known | {kinds.RESOURCE_GROUP: tuple(resource_versions)}
         self._custom: dict[str, kinds.Kind] = {}
         self._gone: set[tuple[str, str]] = set()
@@ -47,7 +50,9 @@ class Table:
 
     def of(self, group: str, version: str) -> list[kinds.Kind]:
         """The kinds of one group and version."""
-        return [kind for kind in self._all if kind.group == group and version in kind.versions]
+        return [
+            kind for kind in self._all if kind.group == group and kind.is_in(version, self.minor)
+        ]
 
     def find(self, group: str, plural: str) -> kinds.Kind | None:
         """The kind that is served under that group and plural."""

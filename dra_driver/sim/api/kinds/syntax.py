@@ -22,6 +22,9 @@ _IDENTIFIER_TEXT = (
 _LONGEST_IDENTIFIER = 32
 _LONGEST_DRIVER = 63
 _LONGEST_POOL = 253
+_ONE_SLASH_SINCE = 38
+"""The minor version of Kubernetes from which on names with more slashes are refused:
+kubernetes/kubernetes#141644."""
 LONGEST_LABEL = 63
 LONGEST_QUALIFIED_NAME = _LONGEST_DRIVER + len("/") + _LONGEST_IDENTIFIER
 _NUMBER = r"(0|[1-9]\d*)"
@@ -71,13 +74,16 @@ def pool(value: str | None, path: str) -> fields.Errors:
     return found
 
 
-def qualified_name(value: str, path: str) -> fields.Errors:
-    """The name of an attribute or a capacity: `[domain/]identifier`."""
+def qualified_name(value: str, path: str, *, minor: int) -> fields.Errors:
+    """The name of an attribute or a capacity: `[domain/]identifier`, in Kubernetes 1.`minor`."""
     parts = value.split("/")
     if len(parts) == 1:
         return _identifier(value, path)
-    if len(parts) > 2:
+    if len(parts) > 2 and minor < _ONE_SLASH_SINCE:
         return []  # The real server lets it pass.
+    if len(parts) > 2:
+        detail = "a qualified name must be an identifier, or a domain and one with a slash between"
+        return [fields.invalid(path, value, detail)]
     domain, name = parts
     found = (
         driver(domain, path)
@@ -89,9 +95,9 @@ def qualified_name(value: str, path: str) -> fields.Errors:
     return found + _identifier(name, path)
 
 
-def fully_qualified_name(value: str, path: str) -> fields.Errors:
+def fully_qualified_name(value: str, path: str, *, minor: int) -> fields.Errors:
     """The name of an attribute, with its domain."""
-    found = qualified_name(value, path)
+    found = qualified_name(value, path, minor=minor)
     if "/" not in value:
         detail = "a fully qualified name must be a domain and a name separated by a slash"
         found.append(fields.invalid(path, value, detail))

@@ -68,6 +68,7 @@ class Handler:
         self._registry = objects
         self._pod_log = pod_log
         self._endpoints = endpoints.Endpoints(objects.table, git_version)
+        self._minor = objects.table.minor
         self._verbs: Mapping[str, Callable[[routing.Request, routing.Target], Answer]] = {
             "get": self._get,
             "list": self._list,
@@ -120,7 +121,7 @@ class Handler:
         asked = _integer(request.query, "resourceVersion") or 0
         page = self._registry.select(
             target.kind,
-            _selector(request, target),
+            _selector(request, target, self._minor),
             limit=_integer(request.query, "limit") or 0,
             start=request.query.get("continue", ""),
         )
@@ -133,7 +134,7 @@ class Handler:
         bookmarks = request.flag("allowWatchBookmarks")
         plan = watching.Plan(
             resource=target.kind.storage,
-            selector=_selector(request, target),
+            selector=_selector(request, target, self._minor),
             since=None if initial else _integer(request.query, "resourceVersion") or None,
             bookmarks=bookmarks,
             initial_events_end=initial and bookmarks,
@@ -230,7 +231,11 @@ class Handler:
         return applying.apply(
             current,
             codecs.fitted(
-                target.kind, target.version, patch, field_validation=_field_validation(request)
+                target.kind,
+                target.version,
+                patch,
+                field_validation=_field_validation(request),
+                minor=self._minor,
             ),
             manager=manager,
             subresource=target.subresource,
@@ -252,7 +257,7 @@ class Handler:
 
     def _delete_collection(self, request: routing.Request, target: routing.Target) -> Reply:
         options = _delete_options(request)
-        page = self._registry.select(target.kind, _selector(request, target))
+        page = self._registry.select(target.kind, _selector(request, target, self._minor))
         for body in page.items:
             try:
                 self._registry.delete(target.kind, store.key_of(body), options)
@@ -269,6 +274,7 @@ class Handler:
             target.version,
             value,
             field_validation=_field_validation(request),
+            minor=self._minor,
         )
 
 
@@ -342,7 +348,7 @@ def _object_body(request: routing.Request) -> Any:
     return codecs.loads(request.body)
 
 
-def _selector(request: routing.Request, target: routing.Target) -> selectors.Selector:
+def _selector(request: routing.Request, target: routing.Target, minor: int) -> selectors.Selector:
     fields = request.query.get("fieldSelector", "")
     if target.name:
         fields = ",".join(part for part in (f"metadata.name={target.name}", fields) if part)
@@ -351,6 +357,7 @@ def _selector(request: routing.Request, target: routing.Target) -> selectors.Sel
         namespace=target.namespace,
         labels=request.query.get("labelSelector", ""),
         fields=fields,
+        minor=minor,
     )
 
 

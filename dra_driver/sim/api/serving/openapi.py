@@ -29,7 +29,7 @@ def document(group: str, version: str, served: served_kinds.Table) -> Json:
     components: Json = {}
     for kind in served.of(group, version):
         identity = {"group": group, "version": version, "kind": kind.kind}
-        schema = schemas.to_openapi(catalog.schema_of(kind, version))
+        schema = schemas.to_openapi(catalog.schema_of(kind, version), served.minor)
         components[_schema_name(kind, version)] = schema | {
             "x-kubernetes-group-version-kind": [identity]
         }

@@ -139,7 +139,7 @@ def _in_group(table: served_kinds.Table, group: str, version: str, rest: list[st
             raise problems.no_such_path()
     kind = table.find(group, plural)
     name, subresource = ([*more, "", ""])[:2]
-    if kind is None or version not in kind.versions or len(more) > 2:
+    if kind is None or not kind.is_in(version, table.minor) or len(more) > 2:
         raise problems.no_such_path()
     if subresource and subresource not in kind.subresources:
         raise problems.no_such_path()

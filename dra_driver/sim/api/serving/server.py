@@ -46,7 +46,7 @@ class ApiServer:
         first_version = time.time_ns() // 1_000_000
         self.store = store.Store(history=self.options.history, first_version=first_version)
         self._settings = _registry_settings(self.options)
-        table = served_kinds.Table(self.options.resource_versions)
+        table = served_kinds.Table(self.options.resource_versions, self._settings.minor)
         self.registry = registry.Registry(self.store, self._settings, table)
         seeding.seed(self.registry)
         handler = handling.Handler(

@@ -41,7 +41,9 @@ def loads(data: bytes) -> Any:
         ) from error
 
 
-def decode(kind: kinds.Kind, version: str, value: Any, *, field_validation: str) -> Decoded:
+def decode(
+    kind: kinds.Kind, version: str, value: Any, *, field_validation: str, minor: int
+) -> Decoded:
     """The stored form of an object that came as `version`.
 
     Args:
@@ -49,28 +51,31 @@ def decode(kind: kinds.Kind, version: str, value: Any, *, field_validation: str)
         version: The version in the URL.
         value: The object, as JSON; it becomes property of the caller of the result.
         field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
+        minor: Which fields are known: those of Kubernetes 1.`minor`.
 
     Raises:
         problems.ApiError: 400, it is not such an object.
     """
-    body, unknown = _fit(kind, version, value, field_validation)
+    body, unknown = _fit(kind, version, value, field_validation, minor)
     body.setdefault("metadata", {})
     warnings = () if field_validation == "Ignore" else unknown
     return Decoded(conversion.to_stored(kind, version, body), warnings)
 
 
-def fitted(kind: kinds.Kind, version: str, value: Any, *, field_validation: str) -> Json:
+def fitted(
+    kind: kinds.Kind, version: str, value: Any, *, field_validation: str, minor: int
+) -> Json:
     """The object as it came, without unknown fields; for the arguments see `decode`.
 
     Raises:
         problems.ApiError: 400, it is not such an object.
     """
-    body, _ = _fit(kind, version, value, field_validation)
+    body, _ = _fit(kind, version, value, field_validation, minor)
     return body | {"apiVersion": kind.api_version(version), "kind": kind.kind}
 
 
 def _fit(
-    kind: kinds.Kind, version: str, value: Any, field_validation: str
+    kind: kinds.Kind, version: str, value: Any, field_validation: str, minor: int
 ) -> tuple[Json, tuple[str, ...]]:
     """The value without unknown fields, and what is to be said of those."""
     if not isinstance(value, dict):
@@ -87,7 +92,7 @@ def _fit(
             f"it is a {value['kind']}"
         )
     try:
-        found = schemas.fit(catalog.schema_of(kind, version), value)
+        found = schemas.fit(catalog.schema_of(kind, version), value, minor)
     except schemas.MisfitError as error:
         raise _undecodable(kind, version, str(error)) from error
     unknown = tuple(f"unknown field {dumps(path).decode()}" for path in found.unknown)

@@ -74,7 +74,7 @@ class Registry:
     ) -> None:
         """`table` are the kinds that are served; it follows the CRDs that are written here."""
         self.store = objects
-        self.table = table or served_kinds.Table()
+        self.table = table or served_kinds.Table(minor=settings.minor)
         self._settings = settings
         self._deleter = deleting.Deleter(objects, settings.clock, self.table)
 

@@ -39,13 +39,13 @@ class Selector:
         return all(test(_at(body, path)) for path, test in self.fields)
 
 
-def parse(kind: kinds.Kind, *, namespace: str, labels: str, fields: str) -> Selector:
-    """The selector that the query texts stand for.
+def parse(kind: kinds.Kind, *, namespace: str, labels: str, fields: str, minor: int) -> Selector:
+    """The selector that the query texts stand for, in Kubernetes 1.`minor`.
 
     Raises:
         problems.ApiError: 400, a text cannot be read or names a field that is not selectable.
     """
-    return Selector(namespace, parse_labels(labels), _parse_fields(kind, fields))
+    return Selector(namespace, parse_labels(labels), _parse_fields(kind, fields, minor))
 
 
 def parse_labels(text: str) -> tuple[tuple[str, Test], ...]:
@@ -92,7 +92,9 @@ def _comparison(operator: str, wanted: str) -> Test:
     return compare
 
 
-def _parse_fields(kind: kinds.Kind, text: str) -> tuple[tuple[tuple[str, ...], Test], ...]:
+def _parse_fields(
+    kind: kinds.Kind, text: str, minor: int
+) -> tuple[tuple[tuple[str, ...], Test], ...]:
     parsed = []
     for part in text.split(","):
         if not part.strip():
@@ -100,7 +102,7 @@ def _parse_fields(kind: kinds.Kind, text: str) -> tuple[tuple[tuple[str, ...], T
         label, operator, value = re.fullmatch(r"([^=!]*)(==|!=|=|)(.*)", part.strip()).groups()  # type: ignore[union-attr]
         if not operator:
             raise problems.bad_request(f"invalid selector: {text!r}; can't understand {part!r}")
-        path = kind.fields.get(label)
+        path = kind.selectable(label, minor)
         if path is None:
             raise problems.bad_request(
                 f'Unable to find "{kind.api_version(kind.versions[0])}, Resource={kind.plural}" '

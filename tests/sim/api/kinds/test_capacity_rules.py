@@ -4,6 +4,8 @@ import api_objects
 import pytest
 from api_objects import SLICES, changed, device, resource_slice
 
+from dra_driver import errors
+
 
 def with_device(**fields):
     return resource_slice("", device(**fields))
@@ -210,14 +212,11 @@ SINCE_1_37 = {
     "steps down": ({"min": "1Gi", "step": "-1Gi"}, "step", "-1Gi", "must be between 0 and 92"),
     "no step at all": ({"min": "1Gi", "step": "0"}, "step", "0", "must be greater than zero"),
     "a minimum below zero": ({"min": "-1", "step": "1Gi"}, "min", "-1", "must be between 0 and"),
-    "a part of one": ({"min": "500m"}, "min", "500m", "must be a whole number"),
 }
 
 
 @pytest.mark.parametrize(("limits", "name", "value", "detail"), SINCE_1_37.values(), ids=SINCE_1_37)
-def test_from_1_37_on_the_amounts_of_a_range_are_whole_and_not_negative(
-    limits, name, value, detail
-):
+def test_from_1_37_on_the_amounts_of_a_range_are_not_negative(limits, name, value, detail):
     body = changed(shared_device(default="2Gi", validRange=limits), "metadata.generateName", "s-")
     with api_objects.Api(kubernetes_version="v1.37.0") as api:
         answer = api.send("POST", SLICES, body)
@@ -234,3 +233,54 @@ def test_the_release_decides_on_a_default_below_zero(minor, status):
     body = changed(shared_device(default="-1"), "metadata.generateName", "slice-")
     with api_objects.Api(kubernetes_version=f"v1.{minor}.0") as api:
         assert api.send("POST", SLICES, body).status == status
+
+
+GATE = frozenset({"DRAFractionalCapacityRange"})
+TENTHS = {"min": "200m", "max": "1", "step": "100m"}
+
+
+def answer_to(policy, *, minor=37, **options):
+    body = with_device(
+        allowMultipleAllocations=True,
+        capacity={"cores": {"value": "1", "requestPolicy": policy}},
+    )
+    with api_objects.Api(kubernetes_version=f"v1.{minor}.0", **options) as api:
+        return api.send("POST", SLICES, changed(body, "metadata.generateName", "slice-"))
+
+
+def test_parts_of_one_are_counted_in_thousandths_where_the_gate_is_on():
+    on = {"enabled_gates": GATE}
+    assert answer_to({"default": "200m", "validRange": TENTHS}, **on).status == 201
+    [cause] = answer_to({"default": "250m", "validRange": TENTHS}, **on).causes
+    assert cause == (
+        "spec.devices[0].capacity[cores].requestPolicy.validRange.step: "
+        'Invalid value: "250m": value is not a multiple of a given step (100m) from (200m)'
+    )
+
+
+@pytest.mark.parametrize("minor", [36, 37])
+def test_without_the_gate_they_are_rounded_up_to_whole_ones(minor):
+    answer = answer_to({"default": "250m", "validRange": TENTHS}, minor=minor)
+    assert (answer.status, answer.causes) == (201, [])
+
+
+def test_the_gate_is_on_from_1_38_on_and_not_known_before_1_37():
+    assert answer_to({"default": "250m", "validRange": TENTHS}, minor=38).status == 422
+    with pytest.raises(errors.Rejected, match="DRAFractionalCapacityRange.*not known in 1.36"):
+        answer_to({}, minor=36, enabled_gates=GATE)
+
+
+def test_what_is_finer_than_a_thousandth_is_refused_with_the_gate():
+    answer = answer_to({"default": "20u", "validRange": {"min": "10u"}}, enabled_gates=GATE)
+    path = "spec.devices[0].capacity[cores].requestPolicy.validRange"
+    detail = "value cannot be represented as a milli value"
+    assert answer.causes == [
+        f'{path}.default: Invalid value: "20u": {detail}',
+        f'{path}.min: Invalid value: "10u": {detail}',
+    ]
+
+
+def test_valid_values_of_which_both_round_up_to_one_differ_with_the_gate():
+    policy = {"default": "1", "validValues": ["500m", "1"]}
+    assert answer_to(policy, enabled_gates=GATE).status == 201
+    assert answer_to(policy).status == 422

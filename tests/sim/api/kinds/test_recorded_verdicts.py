@@ -13,7 +13,7 @@ STRIDE = 20
 
 @pytest.fixture(scope="module")
 def replay():
-    gates = frozenset(resource_gates.ON_SINCE)
+    gates = resource_gates.known(36)
     with api_objects.Api(enabled_gates=gates, expression_check=selection.check) as api:
         yield recorded_verdicts.Replay(api)
 
