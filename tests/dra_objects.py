@@ -117,7 +117,7 @@ def allocate(
         for candidate in pool.devices.values()
         if candidate.id.device in in_use
     ]
-    plan = demand.plan(pending, {item.name: item for item in classes})
+    plan = demand.plan(pending, {item.name: item for item in classes}, behaviour)
     scene = {
         "node": node,
         "inventory": inventory,

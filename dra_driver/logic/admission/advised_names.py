@@ -46,9 +46,15 @@ def told(body: admitted.Admitted, driver: str, known: Vocabulary) -> Iterator[st
     for asked in body.asked:
         for key in asked.capacity if asked.device_class in own else ():
             domain, _, name = key.rpartition("/")
+            path = f"{asked.path}.capacity.requests"
             if domain in ("", driver) and name not in capacity:
-                path = f"{asked.path}.capacity.requests"
                 yield f"{path}: {_unknown('capacity', name, driver, known)}"
+            elif domain == driver:
+                # Before kubernetes/kubernetes#142202 the bare texts are compared.
+                yield (
+                    f"{path}[{key}]: {driver} publishes {name}, which Kubernetes up to 1.37 takes "
+                    f"for another capacity, so that no device is found: write {name}"
+                )
 
 
 def in_expression(compiled: selection.Selector, driver: str, known: Vocabulary) -> Iterator[str]:

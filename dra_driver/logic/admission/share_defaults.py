@@ -36,7 +36,7 @@ def advised(body: admitted.Admitted, driver: str) -> Iterator[str]:
 def told(found: Sequence[claims.ResourceClaim], snapshot: snapshots.Snapshot) -> Iterator[str]:
     """A sentence for each request that takes all of something, of a device that it would share."""
     try:
-        plan = demand.plan(found, snapshot.classes)
+        plan = demand.plan(found, snapshot.classes, snapshot.behaviour)
     except demand.Aborted:
         return  # That is told already, and it gets no device.
     for want in (want for item in plan for want in item.wants):
@@ -73,7 +73,7 @@ def _whole_of(want: demand.Want, candidate: candidacy.Candidate) -> tuple[str, .
     device, driver = candidate.device, candidate.id.driver
     named = {name.removeprefix(f"{driver}/") for name in want.capacity}
     try:
-        taken = capacities.consumption(device, driver, want.capacity)
+        taken = capacities.consumption(device, driver, want.capacity, want.behaviour)
     except capacities.Misfit:
         return ()
     return tuple(

@@ -85,7 +85,7 @@ def less_capacity(setting: changes.Setting) -> Iterator[changes.Change]:
     for want in setting.wants:
         most = _most_left(want, setting)
         found = (fall.candidate for fall in setting.falls(want))
-        names = capacities.Names((one.device, one.id.driver) for one in found)
+        names = capacities.Names(((one.device, one.id.driver) for one in found), want.behaviour)
         if sum(name not in names for name in want.capacity) > _AT_ONCE:
             continue
         for name in sorted({*want.capacity, *most}):
@@ -182,7 +182,9 @@ def _most_left(
             continue
         device, driver = fall.candidate.device, fall.candidate.id.driver
         used = setting.snapshot.in_use.device(fall.candidate.id).consumed
-        for name, left, wanted in capacities.short(device, driver, want.capacity, used):
+        for name, left, wanted in capacities.short(
+            device, driver, want.capacity, used, want.behaviour
+        ):
             if left.exact > 0 and (name not in found or left > found[name][0]):
                 found[name] = left, wanted
     return found

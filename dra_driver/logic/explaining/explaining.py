@@ -108,7 +108,7 @@ def _placed(
     if target.blocked:
         return dataclasses.replace(about, verdict=DOES_NOT_FIT, blocked=target.blocked)
     try:
-        plan = demand.plan(pending, snapshot.classes)
+        plan = demand.plan(pending, snapshot.classes, snapshot.behaviour)
         return _decided(about, node_choice.Search(target, plan, snapshot), done=not pending)
     except demand.Aborted as error:
         problem = problems.of(error, snapshot)

@@ -187,7 +187,9 @@ class Search:
         pending = [item.claim for item in self.plan[:-1]]
         left = extended_resources.claim(pod, self.snapshot.extended, served)
         return demand.plan(
-            [*pending, *([claims.parse(left)] if left else [])], self.snapshot.classes
+            [*pending, *([claims.parse(left)] if left else [])],
+            self.snapshot.classes,
+            self.snapshot.behaviour,
         )
 
     def _allocate(self, node: nodes.Node) -> allocation.Outcome:

@@ -71,7 +71,7 @@ def _in_selectors(want: demand.Want, of_class: _Devices) -> Iterator[str]:
 
 
 def _in_capacity(want: demand.Want, of_class: _Devices) -> Iterator[str]:
-    names = capacities.Names((one.device, one.id.driver) for one in of_class)
+    names = capacities.Names(((one.device, one.id.driver) for one in of_class), want.behaviour)
     published = {known for one in of_class for known in one.device.capacity}
     for name in sorted(want.capacity) if of_class else ():
         if name in names:

@@ -60,7 +60,7 @@ def allocate(
     chosen = looking.chosen
     return Outcome(
         tuple(
-            results.allocation(item.claim, of_claim, node, share_ids)
+            results.allocation(item.claim, of_claim, node, share_ids, behaviour)
             for item, of_claim in zip(plan, chosen, strict=True)
         ),
         score=sum(

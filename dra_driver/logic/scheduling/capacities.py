@@ -1,15 +1,19 @@
 """How much of a device's capacities a request takes, and whether that is left.
 
 Source: Kubernetes 1.36 `structured/internal/incubating/consumable_capacity.go`. A name without a
-domain and the same name in the driver's domain are one capacity here; 1.36 compares the bare texts.
+domain and the same name in the driver's domain are one capacity, unless a release compares the bare
+texts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 
-from dra_driver.logic.scheduling import usage
+from dra_driver.logic.scheduling import emulation, usage
 from dra_driver.model import quantities, request_policies, slices
 
 Amounts = Mapping[str, quantities.Quantity]
+Behaviour = emulation.Emulation
+_MILLI = 1000
 
 
 class Taken(dict[str, quantities.Quantity]):
@@ -24,20 +28,29 @@ class Misfit(Exception):  # noqa: N818 - an answer, not an error
     """The device is not for the request, however much of it is free; the text says why."""
 
 
-def consumption(device: slices.Device, driver: str, requested: Amounts) -> Taken:
+def consumption(
+    device: slices.Device,
+    driver: str,
+    requested: Amounts,
+    behaviour: Behaviour = emulation.FIXED,
+) -> Taken:
     """What a request takes of each capacity of a device, rounded as its policies say.
 
     Raises:
         Misfit: a capacity is not there, too small, or has a policy that the amount breaks.
     """
-    wanted = {_published_name(device, driver, name): amount for name, amount in requested.items()}
+    wanted = {
+        _published_name(device, driver, name, behaviour): amount
+        for name, amount in requested.items()
+    }
     taken = {}
     for name, whole in device.capacity.items():
         policy = device.policies.get(name)
-        amount = _rounded(wanted.get(name), whole, policy)
+        unit = _unit(policy, behaviour)
+        amount = _rounded(wanted.get(name), whole, policy, unit)
         if amount > whole:
             raise Misfit(f"{name} {whole} < {amount}")
-        if policy is not None and not _is_allowed(amount, policy):
+        if policy is not None and not _is_allowed(amount, policy, unit):
             raise Misfit(f"{name} {amount} is not an amount that can be had")
         taken[name] = amount
     return Taken(taken)
@@ -49,16 +62,24 @@ class Names:
     Looking one up takes as long for many devices as for one.
     """
 
-    def __init__(self, devices: Iterable[tuple[slices.Device, str]]) -> None:
+    def __init__(
+        self,
+        devices: Iterable[tuple[slices.Device, str]],
+        behaviour: Behaviour = emulation.FIXED,
+    ) -> None:
         """Of devices with their drivers."""
+        self._as_written = behaviour.capacity_names_as_written
         self._full: dict[str, set[str]] = {}
         for device, driver in devices:
-            full = (_full(name, driver) for name in device.capacity)
+            full = (self._sense(name, driver) for name in device.capacity)
             self._full.setdefault(driver, set()).update(full)
 
     def __contains__(self, name: str) -> bool:
         """Whether one has it, by its bare name or that in its driver's domain."""
-        return any(_full(name, driver) in names for driver, names in self._full.items())
+        return any(self._sense(name, driver) in names for driver, names in self._full.items())
+
+    def _sense(self, name: str, driver: str) -> str:
+        return name if self._as_written or "/" in name else f"{driver}/{name}"
 
 
 def room(device: slices.Device, used: usage.Amounts) -> dict[str, quantities.Amount]:
@@ -86,7 +107,11 @@ def describe_lack(device: slices.Device, taken: Taken, used: usage.Amounts) -> s
 
 
 def short(
-    device: slices.Device, driver: str, requested: Amounts, used: usage.Amounts
+    device: slices.Device,
+    driver: str,
+    requested: Amounts,
+    used: usage.Amounts,
+    behaviour: Behaviour = emulation.FIXED,
 ) -> Iterator[tuple[str, quantities.Quantity, quantities.Quantity]]:
     """The capacities of which less is left than a request takes: what is left, and what it takes.
 
@@ -94,12 +119,13 @@ def short(
     the device does not have.
     """
     try:
-        own = {_published_name(device, driver, name): name for name in requested}
+        own = {_published_name(device, driver, name, behaviour): name for name in requested}
     except Misfit:
         return
     for name, whole in device.capacity.items():
         asked = requested.get(own.get(name, name))
-        wanted = _rounded(asked, whole, device.policies.get(name))
+        policy = device.policies.get(name)
+        wanted = _rounded(asked, whole, policy, _unit(policy, behaviour))
         left = _left(device, name, used)
         if left < wanted.exact:
             yield own.get(name, name), quantities.of_amount(left, whole.format), wanted
@@ -109,14 +135,12 @@ def _left(device: slices.Device, name: str, used: usage.Amounts) -> quantities.A
     return device.capacity[name].exact - used.get(name, 0)
 
 
-def _full(name: str, driver: str) -> str:
-    return name if "/" in name else f"{driver}/{name}"
-
-
-def _published_name(device: slices.Device, driver: str, name: str) -> str:
+def _published_name(device: slices.Device, driver: str, name: str, behaviour: Behaviour) -> str:
     domain, _, bare = name.rpartition("/")
     other = name
-    if not domain:
+    if behaviour.capacity_names_as_written:
+        other = name
+    elif not domain:
         other = f"{driver}/{name}"
     elif domain == driver:
         other = bare
@@ -130,11 +154,12 @@ def _rounded(
     requested: quantities.Quantity | None,
     whole: quantities.Quantity,
     policy: request_policies.RequestPolicy | None,
+    unit: int,
 ) -> quantities.Quantity:
     if requested is None:
         return whole if policy is None or policy.default is None else policy.default
     if policy is not None and policy.within is not None and policy.within.minimum is not None:
-        return _stepped(requested, policy.within.minimum, policy.within.step)
+        return _stepped(requested, policy.within.minimum, policy.within.step, unit)
     larger = [value for value in policy.values if value >= requested] if policy is not None else []
     return min(larger, default=requested)
 
@@ -143,18 +168,40 @@ def _stepped(
     requested: quantities.Quantity,
     least: quantities.Quantity,
     step: quantities.Quantity | None,
+    unit: int,
 ) -> quantities.Quantity:
-    """The least amount, or steps above it. Steps are counted in whole units, as Go does it."""
+    """The least amount, or steps above it. Steps are counted in parts of `unit`, as Go does it."""
     if requested < least:
         return least
     if step is None or not step.value:
         return requested
-    steps = -((least.value - requested.value) // step.value)
+    first, length = _parts(least, unit), _parts(step, unit)
+    reached = first - ((first - _parts(requested, unit)) // length) * length
     # Written as the API server stores it: whole powers of 1000 by their suffix.
-    return quantities.parse(str(quantities.of_bytes(least.value + steps * step.value)))
+    found = quantities.of_amount(Fraction(reached, unit), quantities.Format.BINARY_SI)
+    return quantities.parse(str(found))
 
 
-def _is_allowed(amount: quantities.Quantity, policy: request_policies.RequestPolicy) -> bool:
+def _unit(policy: request_policies.RequestPolicy | None, behaviour: Behaviour) -> int:
+    """In how many parts of one a range is counted: one, or thousandths if it is not whole."""
+    if behaviour.whole_steps or policy is None or policy.within is None:
+        return 1
+    within = policy.within
+    limits = (within.minimum, within.maximum, within.step)
+    parts = any(limit is not None and limit.amount.denominator != 1 for limit in limits)
+    return _MILLI if parts else 1
+
+
+def _parts(amount: quantities.Quantity, unit: int) -> int:
+    """How many parts, rounded up."""
+    if unit == 1:
+        return amount.value
+    return quantities.Quantity(amount.amount * unit, amount.format).value
+
+
+def _is_allowed(
+    amount: quantities.Quantity, policy: request_policies.RequestPolicy, unit: int
+) -> bool:
     if amount == policy.default:
         return True
     if policy.within is not None:
@@ -163,6 +210,6 @@ def _is_allowed(amount: quantities.Quantity, policy: request_policies.RequestPol
             return False
         if within.step is None or not within.step.value:
             return True
-        least = within.minimum.value if within.minimum is not None else 0
-        return (amount.value - least) % within.step.value == 0
+        least = _parts(within.minimum, unit) if within.minimum is not None else 0
+        return (_parts(amount, unit) - least) % _parts(within.step, unit) == 0
     return not policy.values or amount in policy.values

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dra_driver import errors
 from dra_driver.logic.cel import selection
-from dra_driver.logic.scheduling import misnamed
+from dra_driver.logic.scheduling import emulation, misnamed
 from dra_driver.model import claims, quantities, taints
 
 _MOST = 10
@@ -38,6 +38,8 @@ class Want:
     selectors: tuple[selection.Selector, ...]
     tolerations: tuple[taints.Toleration, ...]
     capacity: Mapping[str, quantities.Quantity]
+    behaviour: emulation.Emulation = emulation.FIXED
+    """By which its capacities are read."""
     rank: int = 0
     """Position among the alternatives."""
 
@@ -69,7 +71,9 @@ Plan = tuple[ClaimPlan, ...]
 
 
 def plan(
-    pending: Sequence[claims.ResourceClaim], classes: Mapping[str, claims.DeviceClass]
+    pending: Sequence[claims.ResourceClaim],
+    classes: Mapping[str, claims.DeviceClass],
+    behaviour: emulation.Emulation = emulation.FIXED,
 ) -> Plan:
     """The wants of these claims, in order.
 
@@ -82,7 +86,7 @@ def plan(
             claim,
             tuple(
                 tuple(
-                    _want(claim, request, alternative, classes, rank)
+                    _want(claim, request, alternative, classes, rank, behaviour)
                     for rank, alternative in enumerate(request.alternatives)
                 )
                 for request in claim.requests
@@ -98,6 +102,7 @@ def _want(
     spec: claims.DeviceRequest,
     classes: Mapping[str, claims.DeviceClass],
     rank: int,
+    behaviour: emulation.Emulation,
 ) -> Want:
     name = request.result_name(spec)
     where = f'claim {claim.ref.namespace}/{claim.ref.name}, request "{name}"'
@@ -123,6 +128,7 @@ def _want(
         selectors=_compile(spec.selectors, where),
         tolerations=tuple(map(taints.parse_toleration, spec.extra.get("tolerations") or ())),
         capacity={key: quantities.parse(str(value)) for key, value in requests.items()},
+        behaviour=behaviour,
         rank=rank,
     )
 

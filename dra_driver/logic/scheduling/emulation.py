@@ -1,4 +1,4 @@
-"""Known defects of Kubernetes releases in allocating devices, to behave as released if asked to.
+"""Known defects and changes of Kubernetes releases in allocating devices, to behave as released.
 
 Without a release the allocator behaves as 1.36 with its defects mended.
 """
@@ -12,7 +12,7 @@ from dra_driver import errors
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Emulation:
-    """Which defects to reproduce."""
+    """Which defects to reproduce, and which changes are there."""
 
     counters_by_pool_name: bool = False
     """Counters of pools with one name mix, whatever their drivers: those of the pool that is
@@ -35,6 +35,18 @@ class Emulation:
     shares_hold_nothing: bool = False
     """A device that is published as one for a single claim, while claims have shares of it, is free
     as far as its capacities have room (kubernetes/kubernetes#140798)."""
+    configs_repeat: bool = False
+    """A config of a claim stands in the allocation once for each request that it names
+    (kubernetes/kubernetes#139730)."""
+    configs_name_all: bool = True
+    """A config keeps the names of its requests where these are all of the claim; from 1.37 on it
+    has none then, which means the same (kubernetes/kubernetes#139731)."""
+    capacity_names_as_written: bool = False
+    """A request for a capacity means that of exactly this name: `memory` and the same name in the
+    driver's domain are two (kubernetes/kubernetes#142202)."""
+    whole_steps: bool = True
+    """Steps of a capacity are counted in whole units; from 1.38 on in thousandths where the range
+    has parts of one (gate DRAFractionalCapacityRange, kubernetes/kubernetes#140161)."""
     incomplete_is_fatal: bool = True
     """Allocation mode All and a pool of which slices are missing stop the pod, though another node
     may fit; mended only in 1.38 (kubernetes/kubernetes#141898)."""
@@ -50,13 +62,17 @@ _UNTIL_1_36_2 = Emulation(
     distinct_forgets=True,
     admin_access_takes=True,
     shares_hold_nothing=True,
+    configs_repeat=True,
+    capacity_names_as_written=True,
 )
 RELEASES: Mapping[str, Emulation] = {
     "1.34": _UNTIL_1_36_2,
     "1.35": _UNTIL_1_36_2,
     "1.36.2": _UNTIL_1_36_2,
-    "1.37": Emulation(shares_hold_nothing=True),
-    "1.38": Emulation(incomplete_is_fatal=False),
+    "1.37": Emulation(
+        shares_hold_nothing=True, configs_name_all=False, capacity_names_as_written=True
+    ),
+    "1.38": Emulation(configs_name_all=False, whole_steps=False, incomplete_is_fatal=False),
 }
 
 

@@ -66,7 +66,9 @@ def share(want: demand.Want, candidate: candidacy.Candidate) -> capacities.Taken
     if not candidate.shareable and not want.capacity:
         return _WHOLE
     try:
-        taken = capacities.consumption(candidate.device, candidate.id.driver, want.capacity)
+        taken = capacities.consumption(
+            candidate.device, candidate.id.driver, want.capacity, want.behaviour
+        )
     except capacities.Misfit as misfit:
         return Hurdle(Kind.CAPACITY, f"({misfit})")
     return taken if candidate.shareable else _WHOLE

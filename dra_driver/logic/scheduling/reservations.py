@@ -148,7 +148,9 @@ class Reservations:
         if not self._behaviour.shares_hold_nothing:
             return True
         try:
-            wanted = capacities.consumption(candidate.device, candidate.id.driver, want.capacity)
+            wanted = capacities.consumption(
+                candidate.device, candidate.id.driver, want.capacity, want.behaviour
+            )
         except capacities.Misfit:
             return False
         return not capacities.has_room(capacities.room(candidate.device, held.consumed), wanted)

@@ -1,13 +1,13 @@
 """Chosen devices -> `status.allocation`: results, the configs that apply, the nodes it ties to.
 
-Source: Kubernetes 1.36 `structured/internal/incubating/allocator_incubating.go`, the end of
-Allocate and createNodeSelector.
+Source: Kubernetes 1.36 and 1.37 `structured/internal/incubating/allocator_incubating.go`, the end
+of Allocate and createNodeSelector.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from dra_driver.logic.scheduling import candidacy, capacities, demand
+from dra_driver.logic.scheduling import candidacy, capacities, demand, emulation
 from dra_driver.model import claims, nodes
 
 ShareIds = Callable[[], str]
@@ -30,11 +30,15 @@ def allocation(
     chosen: Sequence[Chosen],
     node: nodes.Node,
     share_ids: ShareIds,
+    behaviour: emulation.Emulation = emulation.FIXED,
 ) -> claims.Allocation:
     """The allocation of one claim; `chosen` in the order of its requests."""
+    configs = (*_class_configs(chosen), *_claim_configs(claim, chosen, behaviour))
+    if not behaviour.configs_name_all:
+        configs = tuple(_shortened(config, claim, chosen) for config in configs)
     return claims.Allocation(
         results=tuple(_result(item, share_ids) for item in chosen),
-        configs=(*_class_configs(chosen), *_claim_configs(claim, chosen)),
+        configs=configs,
         node_selector=_node_selector([item.candidate for item in chosen], node),
     )
 
@@ -65,18 +69,31 @@ def _class_configs(chosen: Sequence[Chosen]) -> Iterator[claims.OpaqueConfig]:
 
 
 def _claim_configs(
-    claim: claims.ResourceClaim, chosen: Sequence[Chosen]
+    claim: claims.ResourceClaim, chosen: Sequence[Chosen], behaviour: emulation.Emulation
 ) -> Iterator[claims.OpaqueConfig]:
-    """In the order of the claim; one with `requests` once for each of them that it concerns."""
+    """In the order of the claim, those that concern a request; as released once for each."""
     names = {item.want.name for item in chosen}
     for config in claim.configs:
-        concerned = sum(
-            request.name in config.requests
-            or any(name in config.requests for name in _chosen_names(request, names))
-            for request in claim.requests
-        )
-        for _ in range(concerned if config.requests else 1):
+        concerned = sum(_concerns(config, request, names) for request in claim.requests)
+        times = concerned if config.requests else 1
+        for _ in range(times if behaviour.configs_repeat else min(times, 1)):
             yield dataclasses.replace(config, source=claims.FROM_CLAIM)
+
+
+def _concerns(config: claims.OpaqueConfig, request: claims.Request, names: set[str]) -> bool:
+    """Whether a config names a request, or its alternative that was chosen."""
+    named = _chosen_names(request, names) | {request.name}
+    return not named.isdisjoint(config.requests)
+
+
+def _shortened(
+    config: claims.OpaqueConfig, claim: claims.ResourceClaim, chosen: Sequence[Chosen]
+) -> claims.OpaqueConfig:
+    """The config without names if it names every request: no name stands for all."""
+    names = {item.want.name for item in chosen}
+    if all(_concerns(config, request, names) for request in claim.requests):
+        return dataclasses.replace(config, requests=())
+    return config
 
 
 def _chosen_names(request: claims.Request, names: set[str]) -> set[str]:

@@ -73,7 +73,7 @@ def place(
     """
     pending = [claim for claim in of_pod if claim.allocation is None]
     try:
-        plan = demand.plan(pending, view.classes)
+        plan = demand.plan(pending, view.classes, view.behaviour)
         return _Search(plan, of_pod, view, extended).place(pod)
     except demand.Aborted as error:
         return Refusal(str(error))

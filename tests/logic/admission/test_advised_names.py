@@ -154,6 +154,19 @@ def test_amounts_are_told_too(name):
     assert warned(requests=[foreign]) == []
 
 
+@pytest.mark.parametrize("device_class", ["gpu.nvidia.com", "shared.gpu.nvidia.com"])
+def test_an_amount_by_the_name_with_the_domain_is_not_found_up_to_1_37(device_class):
+    amounts = {"memory": "1Gi", "gpu.nvidia.com/cores": "5"}
+    request = reviews.request("gpu", device_class, capacity={"requests": amounts})
+    assert warned(requests=[request]) == [
+        (
+            "spec.devices.requests[0].exactly.capacity.requests[gpu.nvidia.com/cores]: "
+            "gpu.nvidia.com publishes cores, which Kubernetes up to 1.37 takes for another "
+            "capacity, so that no device is found: write cores"
+        )
+    ]
+
+
 def test_names_of_any_length_and_any_characters_make_short_warnings():
     expression = f'{A}["{"x" * 500}\\u202e"] == "x"'
     (text,) = said(expression)

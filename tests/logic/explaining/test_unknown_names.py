@@ -1,10 +1,13 @@
 """Names that no device has, in constraints and selectors, told with those that were meant."""
 
+import dataclasses
+
+import explain_scene
 import pytest
 from explain_scene import A, claim, device_class, explain, gpu, node, pool, request, wanted
 
-from dra_driver.logic.explaining import change_kinds
-from dra_driver.logic.scheduling import misnamed
+from dra_driver.logic.explaining import change_kinds, explaining, targets
+from dra_driver.logic.scheduling import emulation, misnamed
 
 NODES = [
     pool("a", gpu("x", memory="8Gi", numaNode=0, productName="T4"), gpu("y", numaNode=0)),
@@ -135,6 +138,17 @@ class TestInCapacityRequests:
     def test_one_that_is_only_too_small_is_not_told(self, name):
         asked = request(capacity={"requests": {name: "80Gi"}})
         assert explain("claim/mine", *NODES, claim("mine", asked)).reasons == ()
+
+    @pytest.mark.parametrize(("release", "told"), [("1.37", 1), ("1.38", 0)])
+    def test_the_drivers_domain_makes_it_another_name_up_to_1_37(self, release, told):
+        asked = request(capacity={"requests": {"gpu.example.com/memory": "1Gi"}})
+        scene = dataclasses.replace(
+            explain_scene.snapshot(*NODES, claim("mine", asked)),
+            behaviour=emulation.of_release(release),
+        )
+        found = explaining.explain(targets.named(scene, "claim/mine", "default"), scene)
+        assert len(found.reasons) == told
+        assert all(reason.endswith("they have memory: write memory") for reason in found.reasons)
 
 
 # Names without number

@@ -266,7 +266,7 @@ def test_without_the_gate_they_are_rounded_up_to_whole_ones(minor):
 
 def test_the_gate_is_on_from_1_38_on_and_not_known_before_1_37():
     assert answer_to({"default": "250m", "validRange": TENTHS}, minor=38).status == 422
-    with pytest.raises(errors.Rejected, match="DRAFractionalCapacityRange.*not known in 1.36"):
+    with pytest.raises(errors.Rejected, match=r"DRAFractionalCapacityRange.*not known in 1\.36"):
         answer_to({}, minor=36, enabled_gates=GATE)
 
 

@@ -30,8 +30,10 @@ class TestNamesWithTwoSlashes:
     def test_the_cause_is_told_once(self):
         body = resource_slice("s", device(attributes={"a//c": {"int": 1}}))
         assert answer(38, SLICES, body).causes == [
-            'spec.devices[0].attributes: Invalid value: "a//c": a qualified name must be an '
-            "identifier, or a domain and one with a slash between"
+            (
+                'spec.devices[0].attributes: Invalid value: "a//c": a qualified name must be an '
+                "identifier, or a domain and one with a slash between"
+            )
         ]
 
 
@@ -120,33 +122,35 @@ def at(body, place):
     return body
 
 
-@pytest.mark.parametrize(
-    ("gate", "written", "field"),
-    [(gate, *case) for gate, case in NEW_IN_1_37.items()],
-    ids=NEW_IN_1_37,
-)
-class TestFieldsThat137Brings:
-    def test_are_kept_where_the_gate_is_on(self, gate, written, field):
-        path, body, place = written
-        made = answer(37, path, body, enabled_gates=frozenset({gate}))
-        assert made.status == 201, made.causes
-        assert at(made.body, place)[field] == at(body, place)[field]
+WRITTEN = list(NEW_IN_1_37.values())
 
-    @pytest.mark.parametrize("minor", [37, 38])
-    def test_are_dropped_where_it_is_off(self, gate, written, field, minor):
-        path, body, place = written
-        with api_objects.Api(kubernetes_version=f"v1.{minor}.0") as api:
-            made = api.send("POST", path, body, fieldValidation="Strict")
-        assert made.status == 201, made.causes
-        assert field not in at(made.body, place)
 
-    def test_are_not_known_in_1_36(self, gate, written, field):
-        path, body, _ = written
-        with api_objects.Api() as api:
-            made = api.send("POST", path, body, fieldValidation="Strict")
-        assert made.status == 400
-        assert "strict decoding error: unknown field" in made.body["message"]
-        assert field in made.body["message"]
+@pytest.mark.parametrize("gate", NEW_IN_1_37)
+def test_a_field_that_1_37_brings_is_kept_where_its_gate_is_on(gate):
+    (path, body, place), field = NEW_IN_1_37[gate]
+    made = answer(37, path, body, enabled_gates=frozenset({gate}))
+    assert made.status == 201, made.causes
+    assert at(made.body, place)[field] == at(body, place)[field]
+
+
+@pytest.mark.parametrize("minor", [37, 38])
+@pytest.mark.parametrize(("written", "field"), WRITTEN, ids=NEW_IN_1_37)
+def test_it_is_dropped_where_the_gate_is_off(written, field, minor):
+    path, body, place = written
+    with api_objects.Api(kubernetes_version=f"v1.{minor}.0") as api:
+        made = api.send("POST", path, body, fieldValidation="Strict")
+    assert made.status == 201, made.causes
+    assert field not in at(made.body, place)
+
+
+@pytest.mark.parametrize(("written", "field"), WRITTEN, ids=NEW_IN_1_37)
+def test_it_is_not_known_in_1_36(written, field):
+    path, body, _ = written
+    with api_objects.Api() as api:
+        made = api.send("POST", path, body, fieldValidation="Strict")
+    assert made.status == 400
+    assert "strict decoding error: unknown field" in made.body["message"]
+    assert field in made.body["message"]
 
 
 def test_the_field_that_they_took_the_place_of_is_not_known_in_1_37():
