@@ -60,8 +60,10 @@ def test_the_tolerations_of_a_result_are_looked_at_from_1_37_on(minor, causes):
     assert (
         told
         == [
-            "status.allocation.devices.results[0].tolerations[0].value: "
-            'Invalid value: "v": must be empty for operator `Exists`'
+            (
+                "status.allocation.devices.results[0].tolerations[0].value: "
+                'Invalid value: "v": must be empty for operator `Exists`'
+            )
         ][:causes]
     )
 
