@@ -4,13 +4,13 @@ Probes, and the embedded cluster, use it.
 """
 
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import grpc
 
 from dra_driver import errors
-from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
+from dra_driver.adapters.kubelet import dra_grpc, dra_health, dra_protocol
 from dra_driver.model import claims, prepared
 
 
@@ -94,6 +94,30 @@ class Client:
     ) -> dict[claims.ClaimUid, dra_grpc.Answer]:
         """NodeUnprepareResources of the given service version."""
         return dict(self._dra("Unprepare", refs, version, timeout))
+
+    def watch_health(self, service: str) -> Iterator[tuple[dra_health.Told, ...]]:
+        """What the plugin tells of its devices, message by message, until the stream ends.
+
+        `service` is one of `dra_protocol.HEALTH_SERVICES`.
+
+        Raises:
+            errors.Retryable: the stream breaks off, or is not served; when the client is closed.
+        """
+        path, messages = f"/{service}/NodeWatchResources", dra_protocol.health
+        try:
+            stream = self._channel.unary_stream(
+                path,
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=messages.NodeWatchResourcesResponse.FromString,
+            )(messages.NodeWatchResourcesRequest())
+            for response in stream:
+                yield dra_health.read(response)
+        except grpc.RpcError as error:
+            kind = Unimplemented if _is_unimplemented(error) else errors.Retryable
+            raise kind(f"{self._path} {path}: {_describe(error)}") from error
+        except ValueError as error:
+            # Opened on a connection that another thread has closed.
+            raise errors.Retryable(f"{self._path} {path}: {error}") from error
 
     def probe(self, ref: claims.ClaimRef, *, timeout: float) -> dra_grpc.Answer | None:
         """What is said of a claim that is none; None where another driver listens."""

@@ -17,6 +17,20 @@ class DeviceHealth:
     message: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """What a driver tells of a device, as the kubelet reads it.
+
+    `health` is the kubelet's word for it; of `timeout_seconds` 0 and less say nothing.
+    """
+
+    pool: str
+    device: str
+    health: str
+    message: str = ""
+    timeout_seconds: int = 0
+
+
 class Source(Protocol):
     """Who knows which devices can be used."""
 
@@ -25,6 +39,32 @@ class Source(Protocol):
 
     def wake(self) -> None:
         """Have watchers ask `is_heard` now."""
+
+
+_WORDS = {dra_protocol.HEALTHY: "Healthy", dra_protocol.UNHEALTHY: "Unhealthy"}
+_LONGEST_MESSAGE = 1024
+"""Bytes; a longer one is cut."""
+
+
+def read(response: Any) -> tuple[Told, ...]:
+    """A message of the stream, as the kubelet has it."""
+    return tuple(
+        Told(
+            pool=one.device.pool_name,
+            device=one.device.device_name,
+            health=_WORDS.get(one.health, "Unknown"),
+            message=_cut(one.message),
+            timeout_seconds=one.health_check_timeout_seconds,
+        )
+        for one in response.devices
+    )
+
+
+def _cut(text: str) -> str:
+    data = text.encode()
+    if len(data) <= _LONGEST_MESSAGE:
+        return text
+    return data[: _LONGEST_MESSAGE - len("...")].decode(errors="ignore") + "..."
 
 
 def responses(source: Source, is_heard: Callable[[], bool]) -> Iterator[Any]:

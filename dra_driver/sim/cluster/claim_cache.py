@@ -7,13 +7,13 @@ Source: Kubernetes 1.36, `pkg/kubelet/cm/dra/manager.go`.
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.kubelet import dra_grpc
 from dra_driver.model import claims, prepared
-from dra_driver.sim.cluster import plugins
+from dra_driver.sim.cluster import kubelet_release, plugins
 
 Json = dict[str, object]
 
@@ -42,14 +42,17 @@ class PreparedClaim:
     ref: claims.ClaimRef
     devices: tuple[tuple[str, prepared.PreparedDevice], ...]
 
-    def cdi_ids(self, request: str | None) -> list[str]:
-        """The CDI names for a container that uses the claim, or one request of it."""
+    def of(self, request: str | None) -> list[tuple[str, prepared.PreparedDevice]]:
+        """What a container has that uses the claim, or one request of it."""
         return [
-            cdi_id
-            for _, device in self.devices
+            (driver, device)
+            for driver, device in self.devices
             if not request or not device.requests or request in device.requests
-            for cdi_id in device.cdi_ids
         ]
+
+    def cdi_ids(self, request: str | None) -> list[str]:
+        """The CDI names for such a container."""
+        return [cdi_id for _, device in self.of(request) for cdi_id in device.cdi_ids]
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,6 +61,8 @@ class _Entry:
     drivers: tuple[str, ...]
     pods: set[str]
     claim: PreparedClaim | None = None
+    answered: list[tuple[str, prepared.PreparedDevice]] = dataclasses.field(default_factory=list)
+    """Of all attempts to prepare it, also those that failed for another claim or driver."""
     leaving: bool = False
     """Whether it is being unprepared, or was tried to be."""
 
@@ -65,8 +70,14 @@ class _Entry:
 class ClaimCache:
     """Prepares a claim once for all pods that use it, and unprepares it after the last of them."""
 
-    def __init__(self, client: kube.Client, drivers: plugins.Plugins) -> None:
+    def __init__(
+        self,
+        client: kube.Client,
+        drivers: plugins.Plugins,
+        behaviour: kubelet_release.Behaviour = kubelet_release.FIXED,
+    ) -> None:
         self._client = client
+        self._behaviour = behaviour
         self._drivers = drivers
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
@@ -90,24 +101,37 @@ class ClaimCache:
             answers = self._drivers.prepare(driver, refs)
             _check(answers, refs, "NodePrepareResources")
             for uid, answer in answers.items():
-                devices.setdefault(uid, []).extend((driver, device) for device in answer.devices)
+                new = [(driver, device) for device in answer.devices]
+                devices.setdefault(uid, []).extend(new)
+                with self._lock:
+                    entries[uid].answered.extend(new)
         with self._lock:
             for entry in pending:
                 # Another pod may have had it prepared meanwhile; the answers are the same.
                 if entry.claim is None:
-                    own = tuple(devices.get(entry.ref.uid, ()))
-                    entry.claim = PreparedClaim(entry.ref, own)
+                    once = devices.get(entry.ref.uid, ())
+                    own = entry.answered if self._behaviour.devices_pile_up else once
+                    entry.claim = PreparedClaim(entry.ref, tuple(own))
             done = {uid: entry.claim for uid, entry in entries.items() if entry.claim}
         return {name: done[claim.ref.uid] for name, claim in found.items()}
 
-    def unprepare(self, pod_uid: str) -> None:
+    def unprepare(self, pod_uid: str, named: Collection[tuple[str, str]] = ()) -> None:
         """The pod has ended; claims that no other pod on the node uses are unprepared.
+
+        `named` are claims of the pod's, by namespace and name: as released they go with it if they
+        have one pod, whichever that is.
 
         Raises:
             errors.DriverError: a driver refuses; call again.
         """
+        by_name = named if self._behaviour.unprepares_by_name else ()
         with self._lock:
-            last = [entry for entry in self._entries.values() if entry.pods == {pod_uid}]
+            last = [
+                entry
+                for entry in self._entries.values()
+                if entry.pods == {pod_uid}
+                or (len(entry.pods) == 1 and (entry.ref.namespace, entry.ref.name) in by_name)
+            ]
             for entry in last:
                 entry.leaving = True
             # Before the calls: of pods that end at the same time one has to be the last.

@@ -27,7 +27,13 @@ from dra_driver.logic.scheduling import emulation
 from dra_driver.model import mps
 from dra_driver.sim.api.kinds import resource_gates
 from dra_driver.sim.api.serving import access, options, server
-from dra_driver.sim.cluster import claim_controller, kubelet, runtime, scheduler
+from dra_driver.sim.cluster import (
+    claim_controller,
+    kubelet,
+    kubelet_release,
+    runtime,
+    scheduler,
+)
 from dra_driver.sim.cluster.workloads import loop
 from dra_driver.sim.gpus import gpu_state, host_nvidia_smi
 
@@ -65,6 +71,7 @@ class Node:
         directory: pathlib.Path,
         kubeconfig: pathlib.Path,
         runtime_for: RuntimeFor,
+        release: str | None = None,
     ) -> None:
         self.spec = spec
         self._directory = directory
@@ -86,6 +93,7 @@ class Node:
             spec.name,
             directory / "kubelet",
             runtime_for(self.cdi_dir, directory / "roots"),
+            kubelet_release.of_release(release),
         )
 
     def start(self) -> None:
@@ -188,6 +196,7 @@ class Cluster:
         Raises:
             errors.Rejected: the release is not known.
         """
+        self._release = release
         self._behaviour = emulation.of_release(release)
         self._api = server.ApiServer(
             dataclasses.replace(
@@ -225,7 +234,13 @@ class Cluster:
             part.start()
             self._stack.callback(part.stop)
         for spec in self._specs:
-            node = Node(spec, self._directory / spec.name, self.kubeconfig, self._runtime_for)
+            node = Node(
+                spec,
+                self._directory / spec.name,
+                self.kubeconfig,
+                self._runtime_for,
+                self._release,
+            )
             self.nodes[spec.name] = node
             # Undone last of all: by then all plugins are ending, side by side.
             self._stack.callback(node.wait_ended)

@@ -12,13 +12,23 @@ import dataclasses
 import pathlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import informer, kube
-from dra_driver.logic.scheduling import extended_resources
-from dra_driver.sim.cluster import claim_cache, events, plugins, pod_status, restarts, runtime
+from dra_driver.sim.cluster import (
+    claim_cache,
+    device_health,
+    events,
+    health_status,
+    kubelet_release,
+    plugins,
+    pod_parts,
+    pod_status,
+    restarts,
+    runtime,
+)
 
 Json = dict[str, Any]
 
@@ -42,6 +52,8 @@ class _Pod:
     ended: bool = False
     prepared: Mapping[str, claim_cache.PreparedClaim] = dataclasses.field(default_factory=dict)
     lives: dict[str, restarts.Life] = dataclasses.field(default_factory=dict)
+    health: Mapping[str, list[Json]] = dataclasses.field(default_factory=dict)
+    """What its status tells of its devices, by container."""
 
     @property
     def uid(self) -> str:
@@ -61,15 +73,20 @@ class Kubelet:
         node_name: str,
         root: pathlib.Path,
         containers: runtime.Runtime,
+        behaviour: kubelet_release.Behaviour = kubelet_release.FIXED,
     ) -> None:
-        """`root` is the kubelet's root directory."""
+        """`root` is the kubelet's root directory; `behaviour` is that of a release."""
         self._client = client
         self._node = node_name
         self._runtime = containers
         self._log = telemetry.logger("kubelet")
         self._events = events.Recorder(client, f"kubelet/{node_name}")
-        self.plugins = plugins.Plugins(root / "plugins_registry", on_gone=self._wipe)
-        self._claims = claim_cache.ClaimCache(client, self.plugins)
+        self._behaviour = behaviour
+        self._health = device_health.Health(on_change=self._on_health, behaviour=behaviour)
+        self.plugins = plugins.Plugins(
+            root / "plugins_registry", on_gone=self._wipe, health=self._health
+        )
+        self._claims = claim_cache.ClaimCache(client, self.plugins, behaviour)
         self._pods: dict[str, _Pod] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -111,6 +128,13 @@ class Kubelet:
     def _wipe(self, driver: str) -> None:
         selector = f"spec.nodeName={self._node},spec.driver={driver}"
         self._client.delete_collection(kube.SLICES, field_selector=selector)
+
+    def _on_health(self) -> None:
+        """Pods with devices are looked at again."""
+        with self._lock:
+            pods = [pod for pod in self._pods.values() if pod.prepared]
+        for pod in pods:
+            pod.changed.set()
 
     def _on_pod(self, kind: str, body: Json) -> None:
         uid = body["metadata"]["uid"]
@@ -154,7 +178,7 @@ class Kubelet:
                 return False
             reason = "FailedPrepareDynamicResources"
             try:
-                pod.prepared = self._claims.prepare(_pod_claims(pod.body))
+                pod.prepared = self._claims.prepare(pod_parts.claims(pod.body))
                 reason = "Failed"
                 for container in pod.body["spec"]["containers"]:
                     self._start_container(pod, container)
@@ -166,7 +190,9 @@ class Kubelet:
                 return True
 
     def _start_container(self, pod: _Pod, container: Json) -> None:
-        asked = _container(pod.body, container, pod.prepared)
+        asked = pod_parts.container(pod.body, container, pod.prepared)
+        if not self._behaviour.devices_pile_up:
+            asked = dataclasses.replace(asked, cdi_ids=tuple(dict.fromkeys(asked.cdi_ids)))
         started = self._runtime.start(asked, pod.changed.set)
         with self._lock:
             pod.containers[container["name"]] = started
@@ -181,6 +207,7 @@ class Kubelet:
             due = self._restart(pod, statuses)
             if due is None and None not in statuses.values():
                 return statuses
+            self._tell_health(pod)
             pod.changed.wait(WAIT_SECONDS if due is None else due)
 
     def _restart(self, pod: _Pod, statuses: Mapping[str, int | None]) -> float | None:
@@ -230,7 +257,7 @@ class Kubelet:
         while True:
             pod.changed.clear()
             try:
-                self._claims.unprepare(pod.uid)
+                self._claims.unprepare(pod.uid, pod_parts.claim_keys(pod.body))
                 if not (pod.gone or self._stop.is_set()):
                     self._report(pod, "Failed" if failed else "Succeeded", statuses)
             except errors.DriverError as error:
@@ -272,6 +299,36 @@ class Kubelet:
         self, pod: _Pod, phase: str, statuses: Mapping[str, int | None] | None = None
     ) -> None:
         """Write the pod's status; a pod that is gone meanwhile needs none."""
+        health = self._health_of(pod)
+
+        def change(body: Json) -> Json:
+            status = pod_status.told(body, phase, statuses or {}, pod.lives)
+            return status | pod_status.with_health(status, health)
+
+        self._write(pod, change)
+        pod.health = health
+
+    def _tell_health(self, pod: _Pod) -> None:
+        """Write how the pod's devices are, where that is not what its status tells."""
+        health = self._health_of(pod)
+        if health == pod.health:
+            return
+        try:
+            self._write(pod, lambda body: pod_status.with_health(body.get("status") or {}, health))
+        except kube.ApiError as error:
+            # It is tried again at the next look at the pod.
+            self._log.info("device health is not told", pod=pod.uid, reason=str(error))
+        else:
+            pod.health = health
+
+    def _health_of(self, pod: _Pod) -> Mapping[str, list[Json]]:
+        return {
+            container["name"]: health_status.allocated(container, pod.prepared, self._health.cache)
+            for container in pod.body["spec"]["containers"]
+        }
+
+    def _write(self, pod: _Pod, change: Callable[[Json], Json]) -> None:
+        """Write to the pod's status, unless it is gone."""
         metadata = pod.body["metadata"]
         try:
             body = self._client.get(kube.PODS, metadata["name"], metadata["namespace"])
@@ -280,10 +337,7 @@ class Kubelet:
                     kube.PODS,
                     metadata["name"],
                     # A pod of the same name that came meanwhile is another one.
-                    {
-                        "metadata": {"uid": pod.uid},
-                        "status": pod_status.told(body, phase, statuses or {}, pod.lives),
-                    },
+                    {"metadata": {"uid": pod.uid}, "status": change(body)},
                     metadata["namespace"],
                     subresource="status",
                 )
@@ -292,59 +346,3 @@ class Kubelet:
 
 
 _ENDED = ("Succeeded", "Failed")
-
-
-def _pod_claims(pod: Json) -> claim_cache.PodClaims:
-    # A claim that the pod's status lists without a name is one that the pod does not need.
-    statuses = {
-        item["name"]: item.get("resourceClaimName") or ""
-        for item in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    }
-    names = {
-        item["name"]: item.get("resourceClaimName") or statuses.get(item["name"])
-        for item in pod["spec"].get("resourceClaims") or ()
-    }
-    if (made := extended_resources.claim_name(pod)) is not None:
-        names[claim_cache.EXTENDED] = made
-    return claim_cache.PodClaims(
-        namespace=pod["metadata"]["namespace"], pod_uid=pod["metadata"]["uid"], names=names
-    )
-
-
-def _container(
-    pod: Json, container: Json, prepared: Mapping[str, claim_cache.PreparedClaim]
-) -> runtime.Container:
-    used = [
-        (use["name"], use.get("request"))
-        for use in (container.get("resources") or {}).get("claims") or ()
-    ]
-    used += [
-        (claim_cache.EXTENDED, request)
-        for request in extended_resources.requests_of(pod, container)
-    ]
-    cdi_ids = [
-        cdi_id
-        for name, request in used
-        if name in prepared
-        for cdi_id in prepared[name].cdi_ids(request)
-    ]
-    return runtime.Container(
-        pod_uid=pod["metadata"]["uid"],
-        name=container["name"],
-        command=(*(container.get("command") or ()), *(container.get("args") or ())),
-        env={item["name"]: _value(item, pod) for item in container.get("env") or ()},
-        cdi_ids=tuple(dict.fromkeys(cdi_ids)),
-    )
-
-
-def _value(variable: Json, pod: Json) -> str:
-    """Of a variable of a container: given, or from a field of the pod, one label among them."""
-    path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath", "")
-    if not path:
-        return str(variable.get("value", ""))
-    value: Any = pod
-    # As `metadata.labels['app']`: the key may have dots.
-    plain, _, entry = path.removesuffix("']").partition("['")
-    for key in [*plain.split("."), *([entry] if entry else [])]:
-        value = value.get(key, "") if isinstance(value, dict) else ""
-    return str(value)

@@ -4,9 +4,8 @@ Unlike the kubelet it looks at the directory instead of being told of changes, a
 a socket that is renamed away; a call that the newest plugin does not answer is made to the next
 older one, where the kubelet only chooses one that is connected; a registration that failed is tried
 again after the same time; a driver counts as away when its registration sockets are gone, not when
-its connections have ended: what a killed process leaves behind keeps its slices; and the health
-service is not asked for. Source: Kubernetes 1.36, `pkg/kubelet/pluginmanager` and
-`pkg/kubelet/cm/dra/plugin`.
+its connections have ended: what a killed process leaves behind keeps its slices. Source: Kubernetes
+1.36, `pkg/kubelet/pluginmanager` and `pkg/kubelet/cm/dra/plugin`.
 """
 
 import dataclasses
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kubelet import dra_client, dra_grpc, dra_protocol
 from dra_driver.model import claims
+from dra_driver.sim.cluster import device_health
 
 LOOK_SECONDS = 0.1
 """Between looks at the registry directory; the kubelet reconciles once a second."""
@@ -36,6 +36,12 @@ class _Plugin:
     info: dra_grpc.PluginInfo
     version: str
     client: dra_client.Client
+    health: device_health.Watch | None
+
+    def close(self) -> None:
+        self.client.close()
+        if self.health is not None:
+            self.health.stop()
 
 
 class Plugins:
@@ -47,11 +53,14 @@ class Plugins:
         *,
         on_gone: Callable[[str], None],
         wipe_seconds: float = WIPE_SECONDS,
+        health: device_health.Health | None = None,
     ) -> None:
         """`on_gone` is told of a driver that has had no plugin for `wipe_seconds`.
 
-        It is told again while it fails with an `errors.DriverError`.
+        It is told again while it fails with an `errors.DriverError`. `health` reads what plugins
+        tell of their devices.
         """
+        self._health = health
         self._registry = registry
         self._on_gone = on_gone
         self._wipe_seconds = wipe_seconds
@@ -150,8 +159,8 @@ class Plugins:
                     self._log.warning("plugin is refused", reason=problem)
                     client.notify(registered=False, error=problem)
                     return
+                plugin = self._connected(info, version)
                 with self._lock:
-                    plugin = _Plugin(info, version, dra_client.Client(info.endpoint))
                     self._by_socket[path] = identity, plugin
                     self._gone.pop(info.name, None)
                     self._lock.notify_all()
@@ -160,6 +169,11 @@ class Plugins:
             self._log.debug("registration failed; trying again", reason=str(error))
             if path in self._by_socket:
                 self._drop(path)
+
+    def _connected(self, info: dra_grpc.PluginInfo, version: str) -> _Plugin:
+        client = dra_client.Client(info.endpoint)
+        watch = self._health and self._health.watch(info.name, client, info.versions)
+        return _Plugin(info, version, client, watch or None)
 
     def _problem(self, info: dra_grpc.PluginInfo, version: str) -> str | None:
         """Why the plugin cannot be registered."""
@@ -179,7 +193,7 @@ class Plugins:
             _, plugin = self._by_socket.pop(path)
             if not self._of(plugin.info.name):
                 self._gone[plugin.info.name] = time.monotonic()
-        plugin.client.close()
+        plugin.close()
 
     def _wipe(self) -> None:
         now = time.monotonic()

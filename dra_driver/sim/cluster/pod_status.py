@@ -52,6 +52,16 @@ def told(
     }
 
 
+def with_health(status: Json, health: Mapping[str, list[Json]]) -> Json:
+    """The statuses of containers with how their devices are."""
+    containers = []
+    for item in status.get("containerStatuses") or ():
+        kept = {key: value for key, value in item.items() if key != "allocatedResourcesStatus"}
+        told = health.get(item["name"])
+        containers.append(kept | ({"allocatedResourcesStatus": told} if told else {}))
+    return {"containerStatuses": containers}
+
+
 def _container_status(container: Json, life: restarts.Life, end: Json | None) -> Json:
     """Of a container that has ended, waits to be started again, or runs."""
     runs = end is None and life.at is None
