@@ -11,7 +11,8 @@ import served_api
 from polling import until
 
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.cluster import claim_cache, kubelet, runtime
+from dra_driver.adapters.kubelet import dra_health
+from dra_driver.sim.cluster import claim_cache, kubelet, kubelet_release, runtime
 
 Json = dict[str, Any]
 
@@ -85,14 +86,19 @@ class OneNode:
         self.api.close()
         self._directory.cleanup()
 
-    def start_kubelet(self) -> kubelet.Kubelet:
-        self.kubelet = kubelet.Kubelet(self.client, NODE, self.root, self.engine)
+    def start_kubelet(self, release: str | None = None) -> kubelet.Kubelet:
+        behaviour = kubelet_release.of_release(release)
+        self.kubelet = kubelet.Kubelet(self.client, NODE, self.root, self.engine, behaviour)
         self.kubelet.start()
         return self.kubelet
 
-    def add_plugin(self, **options: Any) -> scripted_plugin.ScriptedPlugin:
+    def add_plugin(
+        self, health: Mapping[str, dra_health.Source] | None = None, **options: Any
+    ) -> scripted_plugin.ScriptedPlugin:
         """A plugin that is registered, unless there is no kubelet."""
-        plugin = scripted_plugin.ScriptedPlugin(self.registry, **options).start()
+        plugin = scripted_plugin.ScriptedPlugin(self.registry, **options)
+        plugin.health = dict(health or {})
+        plugin.start()
         self.plugins.append(plugin)
         if self.kubelet is not None:
             assert self.kubelet.plugins.wait_registered(plugin.name, 60)

@@ -4,10 +4,11 @@ import contextlib
 import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import polling
 
-from dra_driver.adapters.kubelet import dra_grpc, grpc_server
+from dra_driver.adapters.kubelet import dra_grpc, dra_health, grpc_server
 from dra_driver.model import claims, prepared
 
 DRIVER = "gpu.example.com"
@@ -29,7 +30,8 @@ class ScriptedPlugin:
     """One instance of a driver.
 
     `calls` are pairs of method and claim names, `statuses` what the kubelet told of the
-    registration, `on_prepare` and `on_unprepare` what is answered for a claim.
+    registration, `on_prepare` and `on_unprepare` what is answered for a claim. `health` are the
+    sources of device health by service.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ScriptedPlugin:
         self.statuses: list[tuple[bool, str]] = []
         self.on_prepare: Script = lambda ref: dra_grpc.Answer((device(ref, driver=name),))
         self.on_unprepare: Script = lambda _ref: dra_grpc.Answer()
+        self.health: dict[str, dra_health.Source] = {}
         self._service = registry.parent / f"{name}{instance}.sock"
         self.socket = registry / f"{name}{instance}-reg.sock"
         self._info = dra_grpc.PluginInfo(name, **({"endpoint": str(self._service)} | info))
@@ -53,7 +56,10 @@ class ScriptedPlugin:
         return self
 
     def start_service(self) -> None:
-        self._start(dra_grpc.dra_server(self._service, self))
+        server = dra_grpc.dra_server(self._service, self)
+        for service, source in self.health.items():
+            server.add(service, {"NodeWatchResources": _watch(source)})
+        self._start(server)
 
     def start_registration(self) -> None:
         self.socket.parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +112,14 @@ class ScriptedPlugin:
         if hold is not None:
             hold.wait(DEADLINE)
         return {ref.uid: script(ref) for ref in refs}
+
+
+def _watch(source: dra_health.Source) -> grpc_server.Method:
+    def watch(_request: Any, context: Any) -> Iterator[Any]:
+        context.add_callback(source.wake)
+        return dra_health.responses(source, context.is_active)
+
+    return grpc_server.streaming(watch)
 
 
 def wait_registered(plugin: ScriptedPlugin) -> None:

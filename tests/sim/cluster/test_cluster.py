@@ -54,8 +54,9 @@ def new_cluster():
     with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as name:
         made = []
 
-        def new_cluster(*specs):
-            made.append(cluster.Cluster(specs, pathlib.Path(name), runtime_for=pretended))
+        def new_cluster(*specs, **options):
+            directory = pathlib.Path(name)
+            made.append(cluster.Cluster(specs, directory, runtime_for=pretended, **options))
             return made[-1]
 
         yield new_cluster
@@ -330,3 +331,19 @@ def test_a_node_that_the_server_refuses_leaves_nothing_that_cannot_be_stopped(ne
     with pytest.raises(kube.ApiError, match="Not_A_Name"):
         made.start()
     made.stop()
+
+
+@pytest.mark.parametrize("release", ["1.36.2", "1.37"])
+def test_the_kubelet_of_each_release_reads_the_health_of_the_plugins_devices(new_cluster, release):
+    made = new_cluster(cluster.NodeSpec("one", "t4:1"), release=release)
+    made.start()
+    assert made.wait_ready(GOES_ON)
+    run_pod(made, "train", "Tesla T4")
+
+    def healths():
+        body = made.client.get(kube.PODS, "train", "default")
+        [status] = body["status"]["containerStatuses"]
+        told = status.get("allocatedResourcesStatus", ())
+        return [(entry["name"], [one["health"] for one in entry["resources"]]) for entry in told]
+
+    until(lambda: healths() == [("claim:gpu", ["Healthy"])], what=f"{healths()}")
