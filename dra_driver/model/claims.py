@@ -15,6 +15,7 @@ ClaimUid = NewType("ClaimUid", str)
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
+_EXTRA = ("capacity", "tolerations", "derivedAttributes")
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
 
@@ -57,7 +58,7 @@ class DeviceRequest:
     """What one request, or one alternative of a `firstAvailable` list, asks for.
 
     `count` is None with allocation mode All. `extra` holds the wire fields that have no attribute
-    here (capacity, tolerations).
+    here (capacity, tolerations, derivedAttributes).
     """
 
     name: str
@@ -217,7 +218,7 @@ def _parse_alternative(name: str, body: Json) -> DeviceRequest:
         mode=mode,
         count=body.get("count", 1) if mode == EXACT_COUNT else None,
         admin_access=bool(body.get("adminAccess")),
-        extra={key: body[key] for key in ("capacity", "tolerations") if body.get(key)},
+        extra={key: body[key] for key in _EXTRA if body.get(key)},
     )
 
 

@@ -21,12 +21,17 @@ _TYPES: Mapping[str, kinds.Type] = {
 _Scope = Mapping[str, kinds.Type]
 
 
-def check(node: syntax.Node, *, lists: bool = True) -> None:
-    """Check an expression about `device` that must be true or false.
+_SCALARS = frozenset({kinds.BOOL, kinds.INT, kinds.STRING, kinds.Type("Semver")})
+_LISTS = frozenset(kinds.list_of(kind) for kind in (*_SCALARS, kinds.DYN))
+
+
+def check(node: syntax.Node, *, lists: bool = True, selects: bool = True) -> None:
+    """Check an expression about `device`.
 
     Args:
         node: the expression.
         lists: whether attributes may be lists (feature gate DRAListTypeAttributes).
+        selects: whether it must be true or false; else it has the value of an attribute.
 
     Raises:
         syntax.Problem: with the position.
@@ -37,8 +42,14 @@ def check(node: syntax.Node, *, lists: bool = True) -> None:
         checker.finish()
     except unification.TooLargeError as error:
         raise syntax.Problem("a list or a map of lists and maps is nested too deeply") from error
-    if found not in {kinds.BOOL, kinds.DYN if lists else kinds.ANY}:
+    open_kind = kinds.DYN if lists else kinds.ANY
+    if selects and found not in {kinds.BOOL, open_kind}:
         raise syntax.Problem(f"must evaluate to bool, not {found}", node.start)
+    allowed = _SCALARS | _LISTS if lists else _SCALARS
+    if not selects and found not in allowed | {open_kind}:
+        more = ", or a list of these" if lists else ""
+        text = f"must evaluate to int, bool, string or Semver{more}, not {found}"
+        raise syntax.Problem(text, node.start)
 
 
 class _Checker:

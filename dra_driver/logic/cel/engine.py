@@ -36,15 +36,16 @@ Answers = Mapping[device.Question, device.Answer]
 class Program:
     """A parsed and checked expression."""
 
-    def __init__(self, expression: str) -> None:
-        """Parse and check.
+    def __init__(self, expression: str, *, selects: bool = True) -> None:
+        """Parse and check an expression that is true or false, or else has an attribute's value.
 
         Raises:
             syntax.Problem: a syntax error, an unknown name, an operand of the wrong type.
         """
         self.tree = syntax.parse(expression)
+        self._selects = selects
         try:
-            checking.check(self.tree)
+            checking.check(self.tree, selects=selects)
             folding.check(self.tree, {"device": None})
             self._run, self._cost, self._size = compile(self.tree)
         except RecursionError as error:
@@ -57,11 +58,15 @@ class Program:
             syntax.Problem: as when it was made.
         """
         if not lists:
-            checking.check(self.tree, lists=False)
+            checking.check(self.tree, lists=False, selects=self._selects)
 
     def evaluate(self, facts: device.Facts) -> tuple[Outcome, Answers]:
         """The outcome, and what was read to get there."""
         return run(self._run, facts, cost=self._cost, size=self._size)
+
+    def evaluate_value(self, facts: device.Facts) -> tuple[Any | frames.Failure, Answers]:
+        """The value, or why there is none, and what was read to get there."""
+        return run_value(self._run, facts, cost=self._cost, size=self._size)
 
 
 def compile(node: syntax.Node) -> tuple[frames.Run, int, int]:  # noqa: A001 - as `engine.compile`
@@ -74,6 +79,16 @@ def compile(node: syntax.Node) -> tuple[frames.Run, int, int]:  # noqa: A001 - a
 def run(
     evaluate: frames.Run, facts: device.Facts, *, cost: int, size: int
 ) -> tuple[Outcome, Answers]:
+    """Whether an expression holds for a device, and what it read."""
+    value, answers = run_value(evaluate, facts, cost=cost, size=size)
+    if isinstance(value, bool | frames.Failure):
+        return value, answers
+    return frames.Failure(f"the result must be bool, not {values.type_name(value)}"), answers
+
+
+def run_value(
+    evaluate: frames.Run, facts: device.Facts, *, cost: int, size: int
+) -> tuple[Any | frames.Failure, Answers]:
     """What an expression gives for a device, and what it read."""
     recorder = device.Recorder(facts)
     try:
@@ -87,11 +102,7 @@ def run(
         return frames.Failure("actual cost limit exceeded"), recorder.answers
     except RecursionError:
         return frames.Failure("nested too deeply"), recorder.answers
-    if isinstance(value, bool):
-        return value, recorder.answers
-    return frames.Failure(
-        f"the result must be bool, not {values.type_name(value)}"
-    ), recorder.answers
+    return value, recorder.answers
 
 
 class _Compiler:

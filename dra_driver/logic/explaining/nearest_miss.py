@@ -2,11 +2,11 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dra_driver.logic.explaining import change_kinds, changes
 from dra_driver.logic.picturing import snapshots
-from dra_driver.logic.scheduling import allocation, constraints, demand, hurdles
+from dra_driver.logic.scheduling import allocation, candidacy, constraints, demand, hurdles
 from dra_driver.model import claims, slices
 
 MAX_TRIALS = 2000
@@ -265,11 +265,19 @@ def _by_value(
         for fall in spot.falls[want]:
             if fall.kind not in _MEANT:
                 continue
-            for value in constraints.values(fall.candidate, constraint.attribute) or ():
+            for value in _values(want, fall.candidate, constraint.attribute):
                 total[value].add(f"{fall.candidate.id}")
                 if fall.kind is hurdles.Kind.FREE:
                     free[value].add(f"{fall.candidate.id}")
     return total, free
+
+
+def _values(want: demand.Want, candidate: candidacy.Candidate, attribute: str) -> Iterable[_Value]:
+    """None of a device that the search never asked, and that has no answer."""
+    try:
+        return constraints.values(want, candidate, attribute) or ()
+    except demand.Aborted:
+        return ()
 
 
 def _concerned(item: demand.ClaimPlan, constraint: claims.Constraint) -> list[demand.Want]:

@@ -102,6 +102,8 @@ def _lacking(want: demand.Want, candidate: candidacy.Candidate) -> set[str]:
 def _in_constraint(
     constraint: claims.Constraint, want: demand.Want, meant: _Devices
 ) -> Iterator[str]:
+    if constraint.attribute in want.derived:
+        return
     values = (constraints.lookup(one.device, one.id.driver, constraint.attribute) for one in meant)
     if meant and all(value is None for value in values):
         ref = want.claim.ref

@@ -79,7 +79,7 @@ def may_fail(plan: demand.Plan, *, node: nodes.Node, inventory: pools.Inventory)
     """
     seen = inventory.seen(node)
     for want in (want for item in plan for want in item.wants):
-        if want.spec.mode == claims.ALL:
+        if want.spec.mode == claims.ALL or want.derived:
             return True
         meant = seen.answers(want.question)
         position = meant.find(search.UNKNOWN)

@@ -9,7 +9,8 @@ Source: Kubernetes 1.36 `structured/internal/incubating/allocator_incubating.go`
 
 from collections.abc import Iterable
 
-from dra_driver.logic.scheduling import candidacy, emulation
+from dra_driver.logic.cel import selection
+from dra_driver.logic.scheduling import candidacy, demand, emulation
 from dra_driver.model import claims, slices
 
 _Values = frozenset[tuple[type, slices.Scalar]]
@@ -34,9 +35,13 @@ class Attribute:
         named = self._constraint.requests
         return not named or request in named or request.partition("/")[0] in named
 
-    def take(self, request: str, candidate: candidacy.Candidate) -> bool:
-        """Add the device; False, and nothing added, if it has no value or the wrong one."""
-        found = values(candidate, self._constraint.attribute)
+    def take(self, want: demand.Want, candidate: candidacy.Candidate) -> bool:
+        """Add the device; False, and nothing added, if it has no value or the wrong one.
+
+        Raises:
+            demand.Aborted: the request derives the attribute, which fails for the device.
+        """
+        found = values(want, candidate, self._constraint.attribute)
         if found is None:
             return False
         if self._constraint.distinct:
@@ -46,7 +51,7 @@ class Attribute:
             found = found & self._common()
             if not found:
                 return False
-        self._add(request, found)
+        self._add(want.name, found)
         return True
 
     def put_back(self, request: str) -> None:  # noqa: ARG002 - as released it matters
@@ -96,12 +101,32 @@ def of(constraint: claims.Constraint, behaviour: emulation.Emulation) -> Attribu
     return Forgetful(constraint) if behaviour.distinct_forgets else Attribute(constraint)
 
 
-def values(candidate: candidacy.Candidate, attribute: str) -> _Values | None:
-    """What a device has of an attribute, by its full name; None if it has not."""
-    value = lookup(candidate.device, candidate.id.driver, attribute)
+def values(want: demand.Want, candidate: candidacy.Candidate, attribute: str) -> _Values | None:
+    """What a device has of an attribute, by its full name; None if it has not.
+
+    What the request derives stands before what the driver publishes (Kubernetes 1.37, KEP-6080).
+
+    Raises:
+        demand.Aborted: the expression fails for the device.
+    """
+    value = _value(want, candidate, attribute)
     if value is None:
         return None
     return frozenset((type(item), item) for item in slices.scalars(value))
+
+
+def _value(
+    want: demand.Want, candidate: candidacy.Candidate, attribute: str
+) -> slices.AttributeValue | None:
+    driver = candidate.id.driver
+    derived = want.derived.get(attribute)
+    if derived is None:
+        return lookup(candidate.device, driver, attribute)
+    try:
+        return derived.value(candidate.device, driver)
+    except selection.EvaluationError as error:
+        told = f"{want}, derived attribute {attribute}, device {candidate.id}: {error}"
+        raise demand.Aborted(told, driver) from error
 
 
 def lookup(device: slices.Device, driver: str, qualified: str) -> slices.AttributeValue | None:

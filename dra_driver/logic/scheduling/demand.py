@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from dra_driver import errors
-from dra_driver.logic.cel import selection
+from dra_driver.logic.cel import derivation, selection
 from dra_driver.logic.scheduling import emulation, misnamed
 from dra_driver.model import claims, quantities, taints
 
@@ -38,6 +38,8 @@ class Want:
     selectors: tuple[selection.Selector, ...]
     tolerations: tuple[taints.Toleration, ...]
     capacity: Mapping[str, quantities.Quantity]
+    derived: Mapping[str, derivation.Derivation] = dataclasses.field(default_factory=dict)
+    """Attributes that its constraints see in place of those of a device, by full name."""
     behaviour: emulation.Emulation = emulation.FIXED
     """By which its capacities are read."""
     rank: int = 0
@@ -128,6 +130,10 @@ def _want(
         selectors=_compile(spec.selectors, where),
         tolerations=tuple(map(taints.parse_toleration, spec.extra.get("tolerations") or ())),
         capacity={key: quantities.parse(str(value)) for key, value in requests.items()},
+        derived={
+            item["name"]: _derivation(item["expression"], f"{where}, {item['name']}")
+            for item in spec.extra.get("derivedAttributes") or ()
+        },
         behaviour=behaviour,
         rank=rank,
     )
@@ -139,6 +145,13 @@ def _instead(name: str, classes: Collection[str]) -> str:
     listed = sorted(classes)
     more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
     return f": create it, or name one that does: {', '.join(listed[:_MOST]) or 'none does'}{more}"
+
+
+def _derivation(expression: str, where: str) -> derivation.Derivation:
+    try:
+        return derivation.compile(expression)
+    except selection.CompileError as error:
+        raise Aborted(f"{where}: {error}") from error
 
 
 def _compile(expressions: Sequence[str], where: str) -> tuple[selection.Selector, ...]:

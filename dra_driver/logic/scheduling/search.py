@@ -224,7 +224,7 @@ class Search:
     def _constrain(self, claim: int, want: demand.Want, candidate: candidacy.Candidate) -> bool:
         concerned = [item for item in self._constraints[claim] if item.concerns(want.name)]
         for index, constraint in enumerate(concerned):
-            if constraint.take(want.name, candidate):
+            if constraint.take(want, candidate):
                 continue
             for earlier in concerned[:index]:
                 earlier.put_back(want.name)

@@ -21,7 +21,7 @@ from dra_driver import errors
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.kubelet import unix_sockets
 from dra_driver.adapters.mps import mps_local
-from dra_driver.logic.cel import selection
+from dra_driver.logic.cel import derivation, selection
 from dra_driver.logic.offering import classes
 from dra_driver.logic.scheduling import emulation
 from dra_driver.model import mps
@@ -204,6 +204,7 @@ class Cluster:
                 credentials=access.make(),
                 expression_check=_check_expression,
                 pod_log=self._pod_log,
+                derivation_check=_check_derivation,
             )
         )
         self._specs = specs
@@ -365,3 +366,7 @@ def _labels(name: str) -> Json:
 def _check_expression(expression: str) -> str | None:
     """As where the gate for attributes that are lists is off, which it is by default."""
     return selection.check(expression, lists=False)
+
+
+def _check_derivation(expression: str) -> str | None:
+    return derivation.check(expression, lists=False)

@@ -10,6 +10,7 @@ from typing import Any
 from dra_driver.sim.api.kinds import (
     fields,
     metadata,
+    resource_derivations,
     resource_gates,
     resource_schemas,
     schemas,
@@ -94,6 +95,7 @@ def validate(spec: Json, path: str, around: strategies.Surroundings) -> fields.E
             check,
             lambda request: request.get("name", ""),
         ),
+        *resource_derivations.errors(devices, place, around),
         *fields.listed(
             devices.get("constraints"), _MAX_CONSTRAINTS, f"{place}.constraints", constraint
         ),

@@ -19,7 +19,9 @@ class Surroundings:
     """The version of Kubernetes that is played: 1.`minor`."""
     disabled_gates: frozenset[str]
     expression_check: Callable[[str], str | None]
-    """What is wrong with a CEL expression, or None."""
+    """What is wrong with a CEL expression that selects devices, or None."""
+    derivation_check: Callable[[str], str | None]
+    """The same of one that derives an attribute."""
     namespace_labels: Callable[[str], Mapping[str, str]]
     others: Callable[[str], Sequence[Json]] = lambda _storage: ()
     """All objects of a resource, by where they are kept: `pods`, `deployments.apps`."""

@@ -50,7 +50,9 @@ class Options:
     bookmark_seconds: float = 60.0
     """How long a watch is silent before it gets a bookmark, if it wants any."""
     expression_check: Callable[[str], str | None] = lambda _expression: None
-    """What is wrong with a CEL expression, or None."""
+    """What is wrong with a CEL expression that selects devices, or None."""
+    derivation_check: Callable[[str], str | None] = lambda _expression: None
+    """The same of one that derives an attribute."""
     webhook: Callable[[dict[str, Any]], problems.Denial | None] = lambda _object: None
     """What a validating webhook has against an object as it is to be stored."""
     pod_log: pod_logs.Source = lambda _uid, _container: None

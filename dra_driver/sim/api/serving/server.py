@@ -226,5 +226,6 @@ def _registry_settings(settings: Options) -> registry.Settings:
             minor, off=settings.disabled_gates, on=settings.enabled_gates
         ),
         expression_check=settings.expression_check,
+        derivation_check=settings.derivation_check,
         webhook=settings.webhook,
     )

@@ -59,6 +59,7 @@ class Settings:
     """The version of Kubernetes that is played: 1.`minor`."""
     disabled_gates: frozenset[str] = frozenset()
     expression_check: Callable[[str], str | None] = lambda _expression: None
+    derivation_check: Callable[[str], str | None] = lambda _expression: None
     webhook: Callable[[Json], problems.Denial | None] = lambda _object: None
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
@@ -262,6 +263,7 @@ class Registry:
             minor=self._settings.minor,
             disabled_gates=self._settings.disabled_gates,
             expression_check=self._settings.expression_check,
+            derivation_check=self._settings.derivation_check,
             namespace_labels=self._namespace_labels,
             others=self.store.items,
         )
