@@ -52,6 +52,7 @@ SLICES = Resource(RESOURCE_GROUP, "v1", "resourceslices", namespaced=False)
 CLAIMS = Resource(RESOURCE_GROUP, "v1", "resourceclaims")
 TEMPLATES = Resource(RESOURCE_GROUP, "v1", "resourceclaimtemplates")
 CLASSES = Resource(RESOURCE_GROUP, "v1", "deviceclasses", namespaced=False)
+TAINT_RULES = Resource(RESOURCE_GROUP, "v1", "devicetaintrules", namespaced=False)
 
 
 ApiError = kube_errors.ApiError

@@ -44,6 +44,10 @@ class Emulation:
     capacity_names_as_written: bool = False
     """A request for a capacity means that of exactly this name: `memory` and the same name in the
     driver's domain are two (kubernetes/kubernetes#142202)."""
+    taint_rules: bool = False
+    """DeviceTaintRules count: they are there by default from 1.37 on."""
+    rules_need_no_selector: bool = False
+    """A DeviceTaintRule without a selector taints every device (kubernetes/kubernetes#141648)."""
     whole_steps: bool = True
     """Steps of a capacity are counted in whole units; from 1.38 on in thousandths where the range
     has parts of one (gate DRAFractionalCapacityRange, kubernetes/kubernetes#140161)."""
@@ -70,9 +74,15 @@ RELEASES: Mapping[str, Emulation] = {
     "1.35": _UNTIL_1_36_2,
     "1.36.2": _UNTIL_1_36_2,
     "1.37": Emulation(
-        shares_hold_nothing=True, configs_name_all=False, capacity_names_as_written=True
+        shares_hold_nothing=True,
+        configs_name_all=False,
+        capacity_names_as_written=True,
+        taint_rules=True,
+        rules_need_no_selector=True,
     ),
-    "1.38": Emulation(configs_name_all=False, whole_steps=False, incomplete_is_fatal=False),
+    "1.38": Emulation(
+        configs_name_all=False, taint_rules=True, whole_steps=False, incomplete_is_fatal=False
+    ),
 }
 
 

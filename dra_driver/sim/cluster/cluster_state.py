@@ -9,7 +9,14 @@ import uuid
 from typing import Any
 
 from dra_driver import errors, telemetry
-from dra_driver.logic.scheduling import emulation, placing, pools, scheduling, usage
+from dra_driver.logic.scheduling import (
+    emulation,
+    placing,
+    pools,
+    scheduling,
+    taint_rules,
+    usage,
+)
 from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]
@@ -28,6 +35,8 @@ class ClusterState:
         self._behaviour = behaviour
         self._inventory = pools.Inventory.of(())
         self._slices: dict[str, slices.ResourceSlice | None] = {}
+        self._published: dict[str, slices.ResourceSlice] = {}
+        self._rules: dict[str, taint_rules.Rule] = {}
         self._classes: dict[str, claims.DeviceClass] = {}
         self._nodes: dict[str, nodes.Node] = {}
         self._versions: dict[str, int] = {}
@@ -40,7 +49,24 @@ class ClusterState:
         """A ResourceSlice changed."""
         name = body["metadata"]["name"]
         with self._lock:
-            self._slices[name] = None if kind == DELETED else self._parse_slice(body)
+            parsed = None if kind == DELETED else self._parse_slice(body)
+            if parsed is None:
+                self._published.pop(name, None)
+                self._slices[name] = None
+            else:
+                self._published[name] = parsed
+                self._slices[name] = taint_rules.applied(parsed, self._rules.values())
+        return True
+
+    def on_taint_rule(self, kind: str, body: Json) -> bool:
+        """A DeviceTaintRule changed."""
+        name = body["metadata"]["name"]
+        with self._lock:
+            self._rules.pop(name, None)
+            if kind != DELETED:
+                self._rules[name] = taint_rules.parse(body, self._behaviour)
+            for published, item in self._published.items():
+                self._slices[published] = taint_rules.applied(item, self._rules.values())
         return True
 
     def on_class(self, kind: str, body: Json) -> bool:

@@ -82,6 +82,9 @@ class Scheduler:
         )
         # Pods last: by then most of what they need is known.
         informers = [self._slices, classes, self._nodes, self._claims, self._pods]
+        if behaviour.taint_rules:
+            on_rule = self._moving(self._state.on_taint_rule)
+            informers.insert(0, informer.Informer(client, kube.TAINT_RULES, on_change=on_rule))
         self._worker = worker.Worker("scheduler", self._queue, informers, self._attempt)
 
     def start(self) -> None:

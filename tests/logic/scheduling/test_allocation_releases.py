@@ -126,3 +126,39 @@ def test_parts_of_one_are_steps_in_1_38_and_rounded_up_to_one_before(release, as
 def test_a_plan_without_a_release_is_that_without_defects():
     [item] = demand.plan([claim(exactly())], {"gpu": GPU_CLASS})
     assert item.wants[0].behaviour is emulation.FIXED
+
+
+COUNTERS = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "4"}}}]}
+
+
+def consuming(amount):
+    counters = {"c": {"value": f"{amount}"}}
+    return {"consumesCounters": [{"counterSet": "s", "counters": counters}]}
+
+
+class TestDefectsThatNoReleaseHasAnyMore:
+    """Mended in the branch of 1.36 before 1.36.2 (kubernetes/kubernetes#139040, #138885)."""
+
+    @pytest.mark.parametrize("release", RELEASES)
+    def test_a_partition_is_given_once_beside_a_device_that_is_shared(self, release):
+        published = slice_of(
+            device("first", extra=consuming(1)), device("second", extra=consuming(1)),
+            shareable("share", extra=consuming(1)), extra=COUNTERS,
+        )  # fmt: skip
+        behaviour = emulation.of_release(release)
+        part = exactly("gpu", "!device.allowMultipleAllocations")
+        asked = [claim(part, name=name) for name in ("a", "b", "c")]
+        options = {"in_use": {"first"}, "behaviour": behaviour}
+        assert allocate(asked[:2], published, **options).allocations is None
+        outcome = allocate(asked[:1], published, **options)
+        assert [result.device.device for result in outcome.allocations[0].results] == ["second"]
+
+    @pytest.mark.parametrize("release", RELEASES)
+    def test_all_of_devices_with_counters_is_answered(self, release):
+        behaviour = emulation.of_release(release)
+        pending = claim(exactly(all_devices=True))
+        for amount, fits in ((2, True), (3, False)):
+            devices = [device(name, extra=consuming(amount)) for name in "ab"]
+            published = slice_of(*devices, extra=COUNTERS)
+            outcome = allocate([pending], published, behaviour=behaviour)
+            assert (outcome.allocations is not None) == fits

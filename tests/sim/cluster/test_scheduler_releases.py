@@ -3,6 +3,7 @@
 import pytest
 from control_plane import DRIVER, ControlPlane, request
 
+from dra_driver.adapters.kube import kube
 from dra_driver.logic.scheduling import emulation
 
 
@@ -55,3 +56,40 @@ def test_a_config_for_all_requests_has_no_names_and_the_plugin_is_told_so(new_pl
     assert plane.claim("two")["status"]["allocation"]["devices"]["config"] == [
         {"source": "FromClaim", "opaque": config["opaque"]}
     ]
+
+
+def rule(plane, name, effect="NoSchedule", **spec):
+    taint = {"key": "example.com/ill", "effect": effect}
+    return plane.create(kube.TAINT_RULES, name, spec={"taint": taint, **spec})
+
+
+def test_a_rule_keeps_pods_from_the_devices_that_it_selects_and_goes_again(new_plane):
+    plane = new_plane("1.37", "gpu-0", "gpu-1")
+    rule(plane, "by-name", deviceSelector={"driver": DRIVER, "device": "gpu-0"})
+    rule(plane, "elsewhere", deviceSelector={"driver": "other.example.com"})
+    plane.add_claim("first")
+    plane.add_pod("first", claims={"gpu": "first"})
+    assert plane.node_of("first") == "node-a"
+    assert plane.devices_of("first") == ["node-a/gpu-1"]
+    plane.add_claim("second")
+    plane.add_pod("second", claims={"gpu": "second"})
+    plane.refusal_of("second", containing="tainted example.com/ill:NoSchedule")
+    plane.client.delete(kube.TAINT_RULES, "by-name")
+    assert plane.node_of("second") == "node-a"
+    assert plane.devices_of("second") == ["node-a/gpu-0"]
+
+
+def test_a_claim_may_tolerate_it(new_plane):
+    plane = new_plane("1.38", "gpu-0")
+    rule(plane, "all", deviceSelector={})
+    tolerated = request(tolerations=[{"key": "example.com/ill", "operator": "Exists"}])
+    plane.add_claim("mine", tolerated)
+    plane.add_pod("pod", claims={"gpu": "mine"})
+    assert plane.node_of("pod") == "node-a"
+
+
+def test_rules_are_not_served_by_default_before_1_37(tmp_path):
+    plane = ControlPlane(tmp_path)
+    with pytest.raises(kube.NotFound):
+        rule(plane, "all", deviceSelector={})
+    plane.close()
