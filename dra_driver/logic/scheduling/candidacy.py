@@ -15,6 +15,9 @@ _HANDLED = frozenset({
     "allowMultipleAllocations", "bindsToNode", "bindingConditions", "bindingFailureConditions",
 })  # fmt: skip
 
+_GROUPS = "compatibilityGroups"
+"""Which devices may draw on a counter set together (alpha in Kubernetes 1.37)."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
@@ -76,10 +79,15 @@ def _candidate(
             )
         ),
         shareable=bool(device.extra.get("allowMultipleAllocations")),
-        unsupported=tuple(
-            sorted(key for key, value in device.extra.items() if value and key not in _HANDLED)
-        ),
+        unsupported=_unsupported(device),
     )
+
+
+def _unsupported(device: slices.Device) -> tuple[str, ...]:
+    names = {key for key, value in device.extra.items() if value and key not in _HANDLED}
+    if any(entry.get(_GROUPS) for entry in device.extra.get("consumesCounters") or ()):
+        names.add(_GROUPS)
+    return tuple(sorted(names))
 
 
 @functools.lru_cache(maxsize=4096)

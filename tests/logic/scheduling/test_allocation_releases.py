@@ -162,3 +162,14 @@ class TestDefectsThatNoReleaseHasAnyMore:
             published = slice_of(*devices, extra=COUNTERS)
             outcome = allocate([pending], published, behaviour=behaviour)
             assert (outcome.allocations is not None) == fits
+
+
+def test_a_device_of_a_group_of_partitions_is_refused_by_name():
+    grouped = consuming(1)
+    grouped["consumesCounters"][0]["compatibilityGroups"] = ["mig"]
+    published = slice_of(device("a", extra=grouped), extra=COUNTERS)
+    outcome = allocate([claim(exactly())], published)
+    [(hurdle, _)] = outcome.shortfalls[0].fallen
+    assert f"{hurdle}" == (
+        "not usable here (the embedded scheduler does not know compatibilityGroups)"
+    )
