@@ -145,20 +145,52 @@ def parse(body: Json) -> ResourceClaim:
     metadata, status = body["metadata"], body.get("status") or {}
     devices = (body.get("spec") or {}).get("devices") or {}
     allocation = status.get("allocation")
+    configs = _parse_configs(devices.get("config"), FROM_CLAIM)
     return ResourceClaim(
         ref=ClaimRef(metadata["namespace"], metadata["name"], ClaimUid(metadata["uid"])),
         requests=tuple(_parse_request(request) for request in devices.get("requests") or ()),
         constraints=tuple(_parse_constraint(item) for item in devices.get("constraints") or ()),
-        configs=_parse_configs(devices.get("config"), FROM_CLAIM),
-        allocation=parse_allocation(allocation) if allocation is not None else None,
+        configs=configs,
+        allocation=_named(parse_allocation(allocation), configs)
+        if allocation is not None
+        else None,
         reserved_for=tuple(item["uid"] for item in status.get("reservedFor") or ()),
         deleting="deletionTimestamp" in metadata,
     )
 
 
 def parse_outcome(body: Json) -> ResourceClaim:
-    """The identity and the allocation of a claim, whose shape is the same in all API versions."""
-    return parse(body | {"spec": {}})
+    """Identity, configs and allocation of a claim, whose shape is the same in all API versions."""
+    devices = (body.get("spec") or {}).get("devices") or {}
+    return parse(body | {"spec": {"devices": {"config": devices.get("config")}}})
+
+
+def _named(allocation: Allocation, asked: tuple[OpaqueConfig, ...]) -> Allocation:
+    """The allocation, whose configs name the requests that they name in the claim.
+
+    From 1.37 on the scheduler leaves the names out where they are those of all requests
+    (kubernetes/kubernetes#139731). A config that names a request is refused for a device of another
+    type, and one without names is passed over there: the claim says which is meant.
+    """
+    left, configs = list(asked), []
+    for config in allocation.configs:
+        meant = next((one for one in left if _is_meant(config, one, allocation.results)), None)
+        if meant is None:
+            configs.append(config)
+        else:
+            left.remove(meant)
+            configs.append(dataclasses.replace(config, requests=meant.requests))
+    return dataclasses.replace(allocation, configs=tuple(configs))
+
+
+def _is_meant(config: OpaqueConfig, asked: OpaqueConfig, results: tuple[Result, ...]) -> bool:
+    """Whether a config of an allocation may be this one of the claim, without its names."""
+    if config.source != FROM_CLAIM or config.requests or not asked.requests:
+        return False
+    same = (config.driver, config.parameters) == (asked.driver, asked.parameters)
+    return same and all(
+        {result.request, result.base_request} & set(asked.requests) for result in results
+    )
 
 
 def parse_class(body: Json) -> DeviceClass:
