@@ -139,7 +139,11 @@ class _Search:
         served = self._served[node.name]
         if served not in self._plans:
             own = self._extended.claim(served)
-            made = demand.plan([own], self._view.classes) if own is not None else ()
+            made = (
+                demand.plan([own], self._view.classes, self._view.behaviour)
+                if own is not None
+                else ()
+            )
             self._plans[served] = (*self._named, *made)
         return self._plans[served]
 
