@@ -178,19 +178,24 @@ def _named(allocation: Allocation, asked: tuple[OpaqueConfig, ...]) -> Allocatio
         if meant is None:
             configs.append(config)
         else:
+            # Allocations keep the order of the claim: what comes later is another one.
             left.remove(meant)
-            configs.append(dataclasses.replace(config, requests=meant.requests))
+            requests = config.requests or meant.requests
+            configs.append(dataclasses.replace(config, requests=requests))
     return dataclasses.replace(allocation, configs=tuple(configs))
 
 
 def _is_meant(config: OpaqueConfig, asked: OpaqueConfig, results: tuple[Result, ...]) -> bool:
-    """Whether a config of an allocation may be this one of the claim, without its names."""
-    if config.source != FROM_CLAIM or config.requests or not asked.requests:
+    """Whether a config of an allocation may be this one of the claim, with its names or without."""
+    if (config.source, config.driver, config.parameters) != (
+        FROM_CLAIM,
+        asked.driver,
+        asked.parameters,
+    ):
         return False
-    same = (config.driver, config.parameters) == (asked.driver, asked.parameters)
-    return same and all(
-        {result.request, result.base_request} & set(asked.requests) for result in results
-    )
+    if config.requests or not asked.requests:
+        return set(config.requests) == set(asked.requests)
+    return all({result.request, result.base_request} & set(asked.requests) for result in results)
 
 
 def parse_class(body: Json) -> DeviceClass:

@@ -59,6 +59,8 @@ def names(configs, allocated, *results):
         ([asked("gpu")], [granted(source="FromClass")], [()]),
         # Each stands for one, in their order.
         ([asked("gpu"), asked()], [granted(), granted()], [("gpu",), ()]),
+        ([asked("gpu"), asked()], [granted("gpu"), granted()], [("gpu",), ()]),
+        ([asked(), asked("gpu")], [granted(), granted()], [(), ("gpu",)]),
     ],
 )
 def test_names_that_the_scheduler_left_out_are_those_of_the_claim(configs, allocated, expected):
