@@ -16,6 +16,8 @@ _V1, _V1ALPHA1 = dra_protocol.HEALTH_SERVICES
 class Behaviour:
     """Which defects to reproduce, and which changes are there."""
 
+    health_is_read: bool = True
+    """Device health is asked for: not up to 1.35, where the gate ResourceHealthStatus is off."""
     health_as_advertised: bool = False
     """The stream of device health is opened where the plugin advertises it, v1 before v1alpha1;
     up to 1.36 it is v1alpha1, advertised or not (kubernetes/kubernetes#139477)."""
@@ -28,14 +30,19 @@ class Behaviour:
 
     def health_service(self, advertised: Sequence[str]) -> str | None:
         """Which service is asked for device health; None where none is."""
+        if not self.health_is_read:
+            return None
         if not self.health_as_advertised:
             return _V1ALPHA1
         return next((name for name in (_V1, _V1ALPHA1) if name in advertised), None)
 
 
 FIXED = Behaviour()
+_EARLIER = Behaviour(health_is_read=False, devices_pile_up=True, unprepares_by_name=True)
 _LATER = Behaviour(health_as_advertised=True)
 _RELEASES = {
+    "1.34": _EARLIER,
+    "1.35": _EARLIER,
     "1.36.2": Behaviour(devices_pile_up=True, unprepares_by_name=True),
     "1.37": _LATER,
     "1.38": _LATER,

@@ -5,18 +5,30 @@ import scripted_plugin
 
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
-from dra_driver.adapters.kubelet import dra_grpc
+from dra_driver.adapters.kubelet import dra_grpc, dra_protocol
+from dra_driver.logic.scheduling import emulation
+from dra_driver.sim.api.kinds import resource_gates
 from dra_driver.sim.cluster import kubelet_release
 
 OTHER = "net.example.com"
 
 
 def test_a_release_that_is_not_known_is_refused():
-    with pytest.raises(errors.Rejected, match=r"--emulate 1\.2: .*known: 1\.36\.2, 1\.37, 1\.38"):
+    known = r"known: 1\.34, 1\.35, 1\.36\.2, 1\.37, 1\.38"
+    with pytest.raises(errors.Rejected, match=rf"--emulate 1\.2: .*{known}"):
         kubelet_release.of_release("1.2")
 
 
-@pytest.mark.parametrize(("release", "times"), [(None, 1), ("1.36.2", 2), ("1.37", 1), ("1.38", 1)])
+@pytest.mark.parametrize("release", emulation.RELEASES)
+def test_device_health_is_asked_for_where_its_gate_is_on(release):
+    found = kubelet_release.of_release(release).health_service(dra_protocol.HEALTH_SERVICES)
+    minor = int(release.split(".")[1])
+    assert (found is not None) == (minor >= resource_gates.ON_SINCE[resource_gates.HEALTH_STATUS])
+
+
+@pytest.mark.parametrize(
+    ("release", "times"), [(None, 1), ("1.35", 2), ("1.36.2", 2), ("1.37", 1), ("1.38", 1)]
+)
 def test_devices_of_a_claim_stand_twice_in_1_36_2_after_another_driver_failed(node, release, times):
     node.start_kubelet(release)
     gpu, net = node.add_plugin(), node.add_plugin(name=OTHER)
