@@ -20,6 +20,7 @@ _PARTS = frozenset(
         ("resource.k8s.io", "ResourceClaim"),
         ("resource.k8s.io", "ResourceClaimTemplate"),
         ("resource.k8s.io", "ResourceSlice"),
+        ("resource.k8s.io", "DeviceTaintRule"),
         ("scheduling.k8s.io", "PriorityClass"),
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
     }

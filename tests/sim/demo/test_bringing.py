@@ -56,6 +56,7 @@ def test_what_is_without_effect_is_told_in_one_line():
 
 def test_of_what_has_an_effect_nothing_is_told():
     kinds = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+    kinds += ("DeviceTaintRule",)
     brought = [body(kind, "resource.k8s.io/v1beta1") for kind in kinds]
     brought += [POD, body("Namespace"), body("Node"), workload("Deployment"), job()]
     brought += [body("PriorityClass", "scheduling.k8s.io/v1")]

@@ -108,7 +108,7 @@ def test_an_object_of_the_core_group_is_named_without_a_group(api):
         "/apis/nobody.example/v1/things",
         "/api/v1/namespaces/default/nodes",
         "/api/v1/pods/train",
-        f"{PODS}/train/log",
+        f"{PODS}/train/attach",
         "/nowhere",
     ],
 )
