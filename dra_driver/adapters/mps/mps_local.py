@@ -129,14 +129,25 @@ class LocalLauncher:
             return State.RUNNING
         return State.READY
 
+    def is_changed(self, daemon: mps.Daemon) -> bool:
+        """Whether it is wanted with other limits by now: with these it will never be ready."""
+        try:
+            described = mps_domain.Domain(pathlib.Path(daemon.directory)).read()
+        except errors.Rejected:
+            # It is damaged, and made anew by whoever looks after it.
+            return False
+        return described is not None and described.limits != daemon.limits
+
     def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
-        """Wait until the daemon is ready.
+        """Wait until the daemon is ready, or wanted with other limits than these.
 
         Raises:
             errors.Retryable: it is not while there is patience, or has ended.
         """
         since = waiting.left
         while (state := self.state(daemon)) != State.READY:
+            if self.is_changed(daemon):
+                return
             if state == State.ABSENT and not _is_starting(daemon):
                 # It may have said who it is between the two looks.
                 if self.state(daemon) == State.ABSENT:

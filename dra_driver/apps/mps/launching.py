@@ -27,7 +27,7 @@ class Launcher(Protocol):
         """How far it is, with these limits."""
 
     def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
-        """Bring it up, and wait until it answers and has its limits."""
+        """Bring it up, and wait until it answers and has its limits, or is wanted with others."""
 
     def retire(self, daemon: mps.Daemon) -> bool:
         """Have it end, and stay away; whether it has ended."""

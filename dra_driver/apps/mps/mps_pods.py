@@ -99,7 +99,7 @@ class PodLauncher:
         return self._processes.state(daemon)
 
     def wait_ready(self, daemon: mps.Daemon, waiting: patience.Patience) -> None:
-        """Bring it up, and wait until the daemon is ready.
+        """Bring it up, and wait until the daemon is ready, or wanted with other limits than these.
 
         Raises:
             errors.Rejected: as from `bring_up`.
@@ -110,6 +110,8 @@ class PodLauncher:
             self.bring_up(daemon, waiting)
         look = time.monotonic() + _LOOK_SECONDS
         while (state := self.state(daemon)) != mps_local.State.READY:
+            if self._processes.is_changed(daemon):
+                return
             if not waiting.left:
                 raise self._not_ready(daemon, f"{state} and not ready within {since:.3g} s")
             if state == mps_local.State.ABSENT and time.monotonic() > look:

@@ -117,6 +117,18 @@ def test_other_limits_reach_clients_that_connect_once_it_is_ready(scene):
     client.close()
 
 
+def test_who_waits_for_limits_that_another_claim_has_raised_meanwhile_waits_no_longer(scene):
+    low, high = scene.daemon(limits=mps.Limits(30, None)), scene.daemon(limits=mps.Limits(50, None))
+    launcher = scene.launcher()
+    launcher.start(low)
+    launcher.start(high)
+    waiting = patience.Patience(60)
+    launcher.wait_ready(low, waiting)
+    assert launcher.state(low) != mps_local.State.READY
+    launcher.wait_ready(high, waiting)
+    assert launcher.state(high) == mps_local.State.READY
+
+
 def test_limits_that_were_written_by_a_driver_that_died_then_are_applied_too(scene):
     daemon, launcher = scene.started(scene.daemon()), scene.launcher()
     other = daemon.limited(mps.Limits(60, None))

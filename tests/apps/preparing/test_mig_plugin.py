@@ -36,7 +36,7 @@ def made_by_others(machine):
 def told(cluster, ref):
     """The UUIDs that the claim's status tells."""
     entries = cluster.get_claim(ref)["status"].get("devices") or ()
-    return {entry.get("data", {}).get("uuid") for entry in entries}
+    return {entry.get("data", {}).get("uuid", {}).get("string") for entry in entries}
 
 
 def is_clean(machine):
