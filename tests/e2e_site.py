@@ -28,6 +28,7 @@ RUNNING, PENDING, SUCCEEDED = "Running", "Pending", "Succeeded"
 LOOK_SECONDS = 0.1
 RUN = "nvidia-smi -L; trap 'exit 0' TERM; sleep 36000 & wait"
 """What containers do: they tell what they see, and stay."""
+_HEALTH_SINCE = 36
 _UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)\)")
 _TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
@@ -59,6 +60,12 @@ class Site:
 
     def close(self) -> None:
         self.client.close()
+
+    @property
+    def tells_health(self) -> bool:
+        """Whether kubelets tell of the health of devices by default: from 1.36 on."""
+        found = re.match(r"v1\.(\d+)", self.version)
+        return found is not None and int(found[1]) >= _HEALTH_SINCE
 
     def wait(self, look: Callable[[], T], what: str | Callable[[], str]) -> T:
         """What `look` answers, as soon as that is true."""

@@ -61,6 +61,9 @@ def _docker(arguments, memory) -> None:
 
 
 def _helm(arguments, memory) -> None:
+    if arguments[0] == "uninstall":
+        memory.put("installed", value=False)
+        return
     text = pathlib.Path(_after("--values", arguments)).read_text("utf-8")
     _install(re.search(r'simulateGpus: "(.*)"', text), re.search(r'shares: "(.*)"', text), memory)
     memory.put("workers", 1 if "demo.dra-driver/first:" in text else memory.get("nodes", 2))
@@ -79,6 +82,8 @@ def _kubectl(arguments, memory) -> None:
         _devices(memory)
     elif "nodes" in arguments:
         _say("\n".join(f"node/worker-{number}" for number in range(memory.get("nodes", 2))))
+    elif "delete" in arguments and "-k" in arguments:
+        memory.put("installed", value=False)
     elif "apply" in arguments and (folder := _after("-k", arguments)):
         _kustomize(folder, memory)
     elif "apply" in arguments:

@@ -16,7 +16,7 @@ import yaml
 
 pytestmark = pytest.mark.sampled(13)
 
-SCRIPTS = ("create", "install", "run", "delete")
+SCRIPTS = ("create", "install", "run", "e2e", "delete")
 ROOT = kind_programs.FOLDER.parents[1]
 README = (kind_programs.FOLDER / "README.md").read_text(encoding="utf-8")
 MANIFEST = str(ROOT / "demo/mig/6-waiting.yaml")
@@ -177,6 +177,20 @@ def test_after_delete_nothing_is_left_and_a_second_time_is_no_error(scene, tmp_p
     ]
     remembered = [path for path in scene.memory.glob("pods-*") if path.read_text("utf-8") != "{}"]
     assert not remembered
+
+
+@pytest.mark.parametrize("method", ["helm", "manifests"])
+def test_the_end_to_end_cases_find_no_driver_of_install_sh(tmp_path, method):
+    scene = (kind_programs.Scene if method == "helm" else without_helm)(tmp_path)
+    scene.works("create")
+    scene.works("install")
+    scene.calls()
+    scene.works("e2e", "--", "-k", "faults")
+    *_, removal, run = scene.changes()
+    assert " uninstall dra-driver " in removal if method == "helm" else " delete -k " in removal
+    assert run.startswith(f"make -C {ROOT} e2e E2E=--kubeconfig {scene.state}/kubeconfig ")
+    assert run.endswith("--pod-image localhost/dra-driver-demo:busybox --seconds 180 -- -k faults")
+    assert "GPUS=real: the end-to-end cases simulate" in scene.refused("e2e", GPUS="real")
 
 
 def test_delete_keeps_what_others_put_into_its_directory(scene):
