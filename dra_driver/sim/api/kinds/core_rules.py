@@ -44,6 +44,7 @@ _NOT_READY_TOLERATIONS = tuple(
     }
     for trouble in ("not-ready", "unreachable")
 )
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _MUTABLE_IN_POD_SPEC = frozenset(
     {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 )
@@ -166,6 +167,8 @@ def pod_spec_errors(spec: Json, path: str) -> fields.Errors:
     ]
     if not spec.get("containers"):
         found.append(fields.required(f"{path}.containers"))
+    if (policy := spec.get("restartPolicy", "Always")) not in _RESTART_POLICIES:
+        found.append(fields.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
     claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
     names: set[str] = set()
     for kind in ("containers", "initContainers"):
@@ -183,6 +186,11 @@ def _container_errors(container: Json, path: str, claims: set[Any]) -> fields.Er
     found = syntax.required_label(container.get("name"), f"{path}.name")
     if not container.get("image"):
         found.append(fields.required(f"{path}.image"))
+    found += [
+        fields.required(f"{path}.env[{index}].name")
+        for index, variable in enumerate(container.get("env") or ())
+        if not variable.get("name")
+    ]
     resources = container.get("resources") or {}
     found += pod_resources.amount_errors(resources, f"{path}.resources")
     used = resources.get("claims") or ()

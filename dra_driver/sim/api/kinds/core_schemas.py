@@ -67,15 +67,26 @@ _CONTAINER = open_record(
     image=STRING,
     command=_STRINGS,
     args=_STRINGS,
-    env=list_of(open_record(name=STRING, value=STRING)),
+    env=list_of(
+        open_record(
+            name=STRING,
+            value=STRING,
+            valueFrom=open_record(fieldRef=record(apiVersion=STRING, fieldPath=STRING)),
+        )
+    ),
     resources=_RESOURCES,
 )
+_TERM = list_of(record(key=STRING, operator=STRING, values=_STRINGS))
+_NODE_TERMS = record(nodeSelectorTerms=list_of(record(matchExpressions=_TERM, matchFields=_TERM)))
 POD_SPEC = open_record(
     "What is to run.",
     containers=list_of(_CONTAINER),
     initContainers=list_of(_CONTAINER),
     nodeName=described(STRING, "The node that the pod is on; set through pods/binding."),
     nodeSelector=_TEXTS,
+    affinity=open_record(
+        nodeAffinity=open_record(requiredDuringSchedulingIgnoredDuringExecution=_NODE_TERMS)
+    ),
     tolerations=list_of(
         record(key=STRING, operator=STRING, value=STRING, effect=STRING, tolerationSeconds=INTEGER)
     ),
@@ -83,6 +94,11 @@ POD_SPEC = open_record(
     terminationGracePeriodSeconds=INTEGER,
     schedulerName=STRING,
     serviceAccountName=STRING,
+    priority=INTEGER,
+    priorityClassName=STRING,
+    preemptionPolicy=STRING,
+    hostname=STRING,
+    subdomain=STRING,
     resourceClaims=list_of(
         record(
             "Exactly one of resourceClaimName and resourceClaimTemplateName.",

@@ -25,7 +25,7 @@ def _prepare(write: strategies.Write) -> None:
         write.new["status"] = {
             "acceptedNames": dict(names),
             "storedVersions": [
-                item["name"] for item in spec.get("versions") or () if item.get("storage")
+                item.get("name", "") for item in spec.get("versions") or () if item.get("storage")
             ],
             "conditions": [
                 {"type": "NamesAccepted", "reason": "NoConflicts"} | told,
@@ -63,7 +63,11 @@ def _version_errors(spec: Json) -> fields.Errors:
     path = "spec.versions"
     if not versions:
         return [fields.required(path)]
-    found = []
+    found = [
+        fields.required(f"{path}[{index}].name")
+        for index, item in enumerate(versions)
+        if not item.get("name")
+    ]
     if sum(bool(item.get("storage")) for item in versions) != 1:
         detail = "must have exactly one version marked as storage version"
         found.append(fields.invalid(path, versions, detail))

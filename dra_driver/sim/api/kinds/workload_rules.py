@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dra_driver.sim.api.kinds import core_rules, fields, label_selectors, metadata, strategies
+from dra_driver.sim.api.kinds import (
+    core_rules,
+    fields,
+    label_selectors,
+    metadata,
+    strategies,
+    workload_strategies,
+)
 
 Json = dict[str, Any]
 
@@ -32,16 +39,11 @@ _STATEFUL_SET: Json = {
     "replicas": 1,
     "revisionHistoryLimit": 10,
     "podManagementPolicy": "OrderedReady",
-    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
 }
-_DAEMON_SET: Json = {
-    "revisionHistoryLimit": 10,
-    "updateStrategy": {
-        "type": "RollingUpdate",
-        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
-    },
-}
+_ALL_OR_PART: Json = {"partition": 0}
+_DAEMON_SET: Json = {"revisionHistoryLimit": 10}
+_ONE_BY_ONE: Json = {"maxSurge": 0, "maxUnavailable": 1}
 _JOB: Json = {
     "backoffLimit": 6,
     "completionMode": "NonIndexed",
@@ -72,11 +74,16 @@ def _default_template(spec: Json) -> None:
         core_rules.default_pod_spec(spec["template"]["spec"])
 
 
-def _prepare_deployment(write: strategies.Write) -> None:
-    _defaults(_DEPLOYMENT)(write)
-    strategy = write.new["spec"].setdefault("strategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy["rollingUpdate"] = _ROLLING | (strategy.get("rollingUpdate") or {})
+def _exchanging(
+    values: Json, rolling: Json, field: str = "updateStrategy"
+) -> Callable[[strategies.Write], None]:
+    """Of what exchanges its pods in the way that the field says."""
+
+    def prepare(write: strategies.Write) -> None:
+        _defaults(values)(write)
+        workload_strategies.default(write.new["spec"].setdefault(field, {}), rolling)
+
+    return prepare
 
 
 def _prepare_controller(write: strategies.Write) -> None:
@@ -114,6 +121,7 @@ def _validate_replicated(write: strategies.Write) -> fields.Errors:
         return []
     spec = write.new["spec"]
     found = _counts(spec, "spec", "replicas") + _selector_errors(write)
+    found += workload_strategies.errors(write.new["kind"], spec)
     found += _template_errors(spec["template"], _TEMPLATE)
     policy = (spec["template"].get("spec") or {}).get("restartPolicy", "Always")
     if policy != "Always":
@@ -213,10 +221,16 @@ _LONGEST_CRON_JOB = 52
 
 BY_RESOURCE: Mapping[str, strategies.Strategy] = MappingProxyType(
     {
-        "deployments.apps": strategies.Strategy(_prepare_deployment, _validate_replicated),
+        "deployments.apps": strategies.Strategy(
+            _exchanging(_DEPLOYMENT, _ROLLING, "strategy"), _validate_replicated
+        ),
         "replicasets.apps": strategies.Strategy(_defaults({"replicas": 1}), _validate_replicated),
-        "statefulsets.apps": strategies.Strategy(_defaults(_STATEFUL_SET), _validate_replicated),
-        "daemonsets.apps": strategies.Strategy(_defaults(_DAEMON_SET), _validate_replicated),
+        "statefulsets.apps": strategies.Strategy(
+            _exchanging(_STATEFUL_SET, _ALL_OR_PART), _validate_replicated
+        ),
+        "daemonsets.apps": strategies.Strategy(
+            _exchanging(_DAEMON_SET, _ONE_BY_ONE), _validate_replicated
+        ),
         "replicationcontrollers": strategies.Strategy(_prepare_controller, _validate_replicated),
         "jobs.batch": strategies.Strategy(_prepare_job, _validate_job),
         "cronjobs.batch": strategies.Strategy(_prepare_cron_job, _validate_cron_job),

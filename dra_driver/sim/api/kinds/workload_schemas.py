@@ -31,6 +31,16 @@ _JOB_SPEC = schemas.open_record(
 )
 
 
+_ROLLING = {"maxSurge": schemas.ANY, "maxUnavailable": schemas.ANY}
+"""Each a number, or a percentage."""
+
+
+def _strategy(**fields: schemas.Schema) -> schemas.Schema:
+    return schemas.open_record(
+        "How pods are exchanged.", type=_TEXT, rollingUpdate=schemas.open_record(**fields)
+    )
+
+
 def _workload(text: str, **fields: schemas.Schema) -> schemas.Schema:
     spec = schemas.open_record("What is wanted.", template=_TEMPLATE, **fields)
     status = schemas.open_record(
@@ -39,8 +49,8 @@ def _workload(text: str, **fields: schemas.Schema) -> schemas.Schema:
     return schemas.record(text, spec=spec, status=status)
 
 
-def _replicated(text: str) -> schemas.Schema:
-    return _workload(text, replicas=_INT, selector=_SELECTOR)
+def _replicated(text: str, **fields: schemas.Schema) -> schemas.Schema:
+    return _workload(text, replicas=_INT, selector=_SELECTOR, **fields)
 
 
 CORE = MappingProxyType(
@@ -52,10 +62,28 @@ CORE = MappingProxyType(
 )
 APPS = MappingProxyType(
     {
-        "Deployment": _replicated("Pods that are exchanged a few at a time."),
+        "Deployment": _replicated(
+            "Pods that are exchanged a few at a time.",
+            strategy=_strategy(**_ROLLING),
+            paused=_FLAG,
+            revisionHistoryLimit=_INT,
+            progressDeadlineSeconds=_INT,
+        ),
         "ReplicaSet": _replicated("So many pods, made and made again."),
-        "StatefulSet": _replicated("Pods with names that stay."),
-        "DaemonSet": _workload("A pod on each node.", selector=_SELECTOR),
+        "StatefulSet": _replicated(
+            "Pods with names that stay.",
+            updateStrategy=_strategy(partition=_INT),
+            podManagementPolicy=_TEXT,
+            serviceName=_TEXT,
+            ordinals=schemas.open_record(start=_INT),
+            revisionHistoryLimit=_INT,
+        ),
+        "DaemonSet": _workload(
+            "A pod on each node.",
+            selector=_SELECTOR,
+            updateStrategy=_strategy(**_ROLLING),
+            revisionHistoryLimit=_INT,
+        ),
     }
 )
 BATCH = MappingProxyType(
@@ -71,6 +99,8 @@ BATCH = MappingProxyType(
                 suspend=_FLAG,
                 concurrencyPolicy=_TEXT,
                 timeZone=_TEXT,
+                successfulJobsHistoryLimit=_INT,
+                failedJobsHistoryLimit=_INT,
                 jobTemplate=schemas.record(metadata=core_schemas.METADATA, spec=_JOB_SPEC),
             ),
             status=schemas.OBJECT,

@@ -65,6 +65,14 @@ REFUSED = {
         pod(containers=[container(image="")]),
         "spec.containers[0].image: Required value",
     ),
+    "a restart policy of no kubelet": (
+        pod(restartPolicy="Sometimes"),
+        'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never"',
+    ),
+    "a variable without a name": (
+        pod(containers=[container(env=[{"name": "A"}, {"value": "1"}])]),
+        "spec.containers[0].env[1].name: Required value",
+    ),
     "two containers of one name": (
         pod(containers=[container(), container()]),
         'spec.containers[1].name: Duplicate value: "main"',

@@ -116,6 +116,7 @@ def test_a_version_that_is_served_no_longer_is_gone(api):
         ("spec.scope", "Global",
          'spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced"'),
         ("spec.versions", [], "spec.versions: Required value"),
+        ("spec.versions.0.name", None, "spec.versions[0].name: Required value"),
         ("spec.versions.0.storage", False, "must have exactly one version marked as storage"),
         ("spec.versions.0.served", False, "must have at least one version marked as served"),
     ],
