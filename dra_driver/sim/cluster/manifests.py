@@ -109,10 +109,25 @@ def _objects(document: Any, place: str) -> list[Json]:
     match document:
         case {"kind": "List", "items": list(items)}:
             return [found for item in items for found in _objects(item, place)]
-        case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()}}:
+        case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()} as metadata}:
+            _check_metadata(metadata, place)
             return [document]
-        case {"apiVersion": str(), "kind": str(), "metadata": {"generateName": str()}}:
+        case {"apiVersion": str(), "kind": str(), "metadata": {"generateName": str()} as metadata}:
+            _check_metadata(metadata, place)
             return [document]
     raise errors.Fatal(
         f"{place}: this is no Kubernetes object: apiVersion, kind and metadata.name are needed"
     )
+
+
+def _check_metadata(metadata: Json, place: str) -> None:
+    """What is looked at before the server sees it."""
+    for field, kind, wanted in (
+        ("namespace", str, "a text"),
+        ("annotations", dict, "a mapping of texts"),
+        ("labels", dict, "a mapping of texts"),
+    ):
+        if not isinstance(metadata.get(field, kind()), kind | None):
+            raise errors.Fatal(
+                f"{place}: metadata.{field}: {metadata[field]!r}; write {wanted}, or leave it out"
+            )

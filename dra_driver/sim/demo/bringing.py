@@ -49,7 +49,8 @@ def check_pods(objects: Sequence[Json]) -> None:
     Raises:
         errors.Rejected: the text says why.
     """
-    makers = [body for body in objects if pod_templates(body)]
+    # What is wrong with a workload that has no template is for the server to say.
+    makers = [body for body in objects if _name(body) == ("", "Pod") or is_workload(body)]
     idle = {manifests.full_name(body): why for body in makers if (why := _idle(body))}
     if not makers:
         kinds = ", ".join(sorted({body["kind"] for body in objects}))
@@ -87,7 +88,9 @@ def _name(body: Json) -> tuple[str, str]:
 
 def _idle(body: Json) -> str | None:
     """Why a workload makes no pod as it is written."""
-    spec: Json = body.get("spec") or {}
+    spec = body.get("spec")
+    if not isinstance(spec, dict):
+        return None
     checks: Iterable[str] = {
         "Job": ("parallelism", "completions", "suspend"),
         "CronJob": ("suspend",),

@@ -94,6 +94,30 @@ def test_a_document_that_is_no_object_is_refused_with_its_place(tmp_path, text):
     )
 
 
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ("{name: a, namespace: 7}", "metadata.namespace: 7; write a text, or leave it out"),
+        ("{generateName: a-, annotations: [b]}",
+         "metadata.annotations: ['b']; write a mapping of texts, or leave it out"),
+        ("{name: a, labels: b}",
+         "metadata.labels: 'b'; write a mapping of texts, or leave it out"),
+    ],
+)  # fmt: skip
+def test_metadata_that_cannot_be_read_is_refused_with_its_place(tmp_path, metadata, problem):
+    path = tmp_path / "a.yaml"
+    path.write_text(f"apiVersion: v1\nkind: Pod\nmetadata: {metadata}\n")
+    with pytest.raises(errors.Fatal) as refused:
+        manifests.load([path])
+    assert str(refused.value) == f"{path}, document 1: {problem}"
+
+
+def test_metadata_may_be_left_empty(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: , annotations: }\n")
+    assert names(manifests.load([path])) == ["a"]
+
+
 def test_a_path_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(errors.Fatal, match=r"absent\.yaml: no such file or folder"):
         manifests.load([tmp_path / "absent.yaml"])

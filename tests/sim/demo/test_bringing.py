@@ -41,6 +41,20 @@ def test_of_these_none_comes_and_the_reason_is_told(made, why):
     bringing.check_pods([made, POD])
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        workload("Deployment", template={"metadata": ["a"]}),
+        workload("DaemonSet", template=None),
+        workload("StatefulSet") | {"spec": "a"},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}},
+    ],
+)
+def test_what_is_wrong_with_a_workload_is_left_to_the_server_to_say(made):
+    bringing.check_pods([made])
+    outcome.check_expectations([made])
+
+
 def test_manifests_without_anything_that_makes_pods_are_refused_with_what_they_have():
     others = [body("ConfigMap"), body("PodTemplate"), body("Namespace"), body("ConfigMap")]
     with pytest.raises(errors.Rejected, match="have ConfigMap, Namespace, PodTemplate, and"):

@@ -57,7 +57,15 @@ def _is_template(value: Json) -> bool:
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not isinstance(containers, list) or not containers:
         return False
-    return all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in containers)
+    named = (isinstance(item, dict) and isinstance(item.get("name"), str) for item in containers)
+    return all(named) and _is_metadata(value.get("metadata"))
+
+
+def _is_metadata(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return value is None
+    maps = (value.get("labels"), value.get("annotations"))
+    return all(item is None or isinstance(item, dict) for item in maps)
 
 
 def _base(name: str, path: str) -> str:

@@ -40,6 +40,10 @@ spec:
         ({"template": {"spec": {"containers": []}}}, []),
         ({"template": {"spec": {"containers": ["main"]}}}, []),
         ({"containers": [{"name": "main"}]}, []),
+        ({"template": {"metadata": ["a"], **POD}}, []),
+        ({"template": {"metadata": {"annotations": ["a"]}, **POD}}, []),
+        ({"template": {"metadata": {"labels": "a"}, **POD}}, []),
+        ({"template": {"metadata": {"labels": None}, **POD}}, ["spec.template"]),
         (None, []),
     ],
 )  # fmt: skip
