@@ -71,16 +71,20 @@ class Mapper:
         """As kubectl has it, and what is there instead."""
         text = f'no matches for kind "{kind}" in version "{version}"'
         group, _, wanted = version.rpartition("/")
+        releases = options.releases_with(group, wanted, kind)
         if elsewhere := self._versions_of(group, kind):
             plays = self._client.get_path("/version")["gitVersion"]
             text += f": this cluster ({plays}) serves it in {', '.join(elsewhere)}"
             text += "; write it so (kubectl convert does)"
-            if releases := options.releases_with(group, wanted):
+            if releases:
                 text += f", or have a release that serves {wanted}: --emulate {releases[0]}"
             return text
         if group in _BUILT_IN_GROUPS:
             there = ", ".join(sorted(self._kinds(version))) or "nothing"
-            return f"{text}: the cluster has {there} there"
+            text += f": the cluster has {there} there"
+            if releases:
+                text += f"; have a release that serves it: --emulate {releases[0]}"
+            return text
         return f"{text}: add its CustomResourceDefinition to the manifests"
 
 

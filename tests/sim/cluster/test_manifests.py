@@ -228,6 +228,15 @@ def test_a_kind_that_the_cluster_does_not_have_is_refused(api):
     )
 
 
+def test_a_kind_that_other_releases_have_is_told_with_the_first_of_them(api):
+    rule = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule"}
+    with pytest.raises(errors.Fatal) as refused:
+        manifests.apply(api.client, [rule | {"metadata": {"name": "a"}}])
+    assert str(refused.value).endswith(
+        "ResourceSlice there; have a release that serves it: --emulate 1.37"
+    )
+
+
 def test_a_version_that_the_cluster_does_not_serve_is_told_with_those_that_it_does(api):
     old = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim"}
     with pytest.raises(errors.Fatal) as refused:

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from dra_driver.sim.api.kinds import problems
+from dra_driver.logic.scheduling import emulation
+from dra_driver.sim.api.kinds import problems, served_kinds
 from dra_driver.sim.api.serving import access, pod_logs, routing
 
 
@@ -80,8 +81,12 @@ def of_release(release: str | None) -> Options:
     )
 
 
-def releases_with(group: str, version: str) -> tuple[str, ...]:
-    """The releases, as `of_release` takes them, that serve a version which others do not."""
-    if group != "resource.k8s.io":
-        return ()
-    return tuple(name for name, served in _RESOURCE_VERSIONS.items() if version in served)
+def releases_with(group: str, version: str, kind: str) -> tuple[str, ...]:
+    """The releases, as `of_release` takes them, that serve a kind in that version."""
+    found = []
+    for release in emulation.RELEASES:
+        minor = int(release.split(".")[1])
+        served = served_kinds.Table(of_release(release).resource_versions, minor)
+        if version in served.versions.get(group, ()):
+            found += [release for each in served.of(group, version) if each.kind == kind]
+    return tuple(found)
