@@ -125,6 +125,12 @@ class Kubelet:
             return {name: container.view() for name, container in containers.items()}
         return pod.views if pod else {}
 
+    def prepared(self, pod_uid: str) -> Mapping[str, claim_cache.PreparedClaim]:
+        """What was prepared for a pod, by its names of claims; kept as long as the pod's object."""
+        with self._lock:
+            pod = self._pods.get(pod_uid)
+            return pod.prepared if pod else {}
+
     def _wipe(self, driver: str) -> None:
         selector = f"spec.nodeName={self._node},spec.driver={driver}"
         self._client.delete_collection(kube.SLICES, field_selector=selector)

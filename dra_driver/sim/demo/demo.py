@@ -190,7 +190,9 @@ def _look(observer: observing.Observer, stop: threading.Event, seconds: float) -
 
 def _have_run(result: outcome.Outcome) -> bool:
     """Whether the pods are ready for the next step."""
-    return not result.busy and all(pod.as_expected or pod.has_run for pod in result.pods)
+    if result.busy or result.failed:
+        return False
+    return all(pod.as_expected or pod.has_run for pod in result.pods)
 
 
 def _is_settled(result: outcome.Outcome, steady: float, runtime_name: str) -> bool:
@@ -238,7 +240,9 @@ def _show(result: outcome.Outcome, options: Options, shown: terminal.Terminal) -
     for item in result.busy:
         why = item.reason or "it is still at it"
         shown.say(f"{item.full_name} has not made its pods: {why}.")
-    if not result.pods:
+    for item in result.failed:
+        shown.say(f"{item.full_name} has failed: {item.reason}.")
+    if not (result.pods or result.failed):
         told = [f"{item.full_name}: {item.reason}" for item in result.workloads if item.reason]
         shown.say("; ".join(["No pod came of the manifests", *told]))
     good = len(result.pods) - len(unexpected)

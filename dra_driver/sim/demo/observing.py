@@ -7,7 +7,7 @@ from typing import Any
 from dra_driver.adapters.kube import kube
 from dra_driver.logic.scheduling import extended_resources
 from dra_driver.model import quantities
-from dra_driver.sim.cluster import cluster
+from dra_driver.sim.cluster import claim_cache, cluster
 from dra_driver.sim.cluster.workloads import pods
 from dra_driver.sim.demo import outcome, shared, workload_looks
 
@@ -112,9 +112,10 @@ class Observer:
         ):
             reason = last["message"]
             phase = outcome.REFUSED if _is_refusal(last) else phase
-        past = self._remember(body, phase, scene)
         nodes = self._cluster.nodes
         kubelet = nodes[node].kubelet if node in nodes else None
+        prepared = kubelet.prepared(metadata["uid"]) if kubelet else {}
+        past = self._remember(body, phase, scene, prepared)
         return outcome.Pod(
             namespace=metadata["namespace"],
             name=metadata["name"],
@@ -130,21 +131,34 @@ class Observer:
             made_good=(pods.controller_of(body) or {}).get("uid") in scene.completed,
         )
 
-    def _remember(self, body: Json, phase: str, scene: _Scene) -> _Past:
-        """What is known of the pod with this look; a claim made for it goes when it has ended."""
+    def _remember(
+        self,
+        body: Json,
+        phase: str,
+        scene: _Scene,
+        prepared: Mapping[str, claim_cache.PreparedClaim],
+    ) -> _Past:
+        """What is known of the pod with this look.
+
+        A claim made for it goes when it has ended; one that nobody has seen is told of as it was
+        `prepared`.
+        """
         metadata = body["metadata"]
         before = self._past.get(metadata["uid"], _Past())
-        had_devices = any(claim.devices for claim in before.claims)
         claims = tuple(
             _claim(name, scene.claims.get((metadata["namespace"], name)), scene)
             for name in _claim_names(body)
         )
+        if phase in _ENDED:
+            handed = tuple(_handed(claim, scene) for claim in prepared.values())
+            views = (before.claims, claims, handed)
+            claims = next((view for view in views if any(c.devices for c in view)), claims)
         past = self._past[metadata["uid"]] = _Past(
             was_unschedulable=before.was_unschedulable
             or phase == outcome.UNSCHEDULABLE
             or metadata["uid"] in scene.unschedulable,
             has_run=before.has_run or phase in outcome.RUNS,
-            claims=before.claims if had_devices and phase in _ENDED else claims,
+            claims=claims,
         )
         return past
 
@@ -201,6 +215,15 @@ def _claim(name: str, body: Json | None, scene: _Scene) -> outcome.Claim:
     allocation = ((body or {}).get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     return outcome.Claim(name, tuple(_device(result, scene) for result in results))
+
+
+def _handed(claim: claim_cache.PreparedClaim, scene: _Scene) -> outcome.Claim:
+    """A claim as its drivers told the kubelet of it."""
+    results = []
+    for driver, device in claim.devices:
+        result: Json = {"driver": driver, "pool": device.pool, "device": device.device}
+        results.append(result | ({"shareID": device.share_id} if device.share_id else {}))
+    return outcome.Claim(claim.ref.name, tuple(_device(result, scene) for result in results))
 
 
 def _device(result: Json, scene: _Scene) -> outcome.Device:

@@ -99,7 +99,8 @@ class Pod:
 class Workload:
     """Something that a controller makes pods of.
 
-    `at_rest` tells that it has made and deleted what it will; `reason` says why it makes none.
+    `at_rest` tells that it has made and deleted what it will, `failed` that it is a Job that has
+    given up, whatever pods it has left; `reason` says why it makes none, or has failed.
     """
 
     kind: str
@@ -107,6 +108,7 @@ class Workload:
     name: str
     at_rest: bool
     reason: str | None
+    failed: bool = False
 
     @property
     def full_name(self) -> str:
@@ -128,9 +130,15 @@ class Outcome:
         return tuple(item for item in self.workloads if not item.at_rest)
 
     @property
+    def failed(self) -> tuple[Workload, ...]:
+        """The Jobs that have given up."""
+        return tuple(item for item in self.workloads if item.failed)
+
+    @property
     def as_expected(self) -> bool:
         """Whether there are pods, all that are to be there, and each is as expected."""
-        return bool(self.pods) and not self.busy and all(pod.as_expected for pod in self.pods)
+        idle = self.busy or self.failed or not self.pods
+        return not idle and all(pod.as_expected for pod in self.pods)
 
 
 def check_expectations(objects: Iterable[Json]) -> None:
@@ -168,6 +176,7 @@ def to_json(outcome: Outcome) -> Json:
                 "namespace": item.namespace,
                 "name": item.name,
                 "atRest": item.at_rest,
+                "failed": item.failed,
                 "reason": item.reason,
             }
             for item in outcome.workloads

@@ -83,7 +83,8 @@ def _judged(
     family = loop.family(owner, others, nodes)
     plan = controller.plan(family)
     at_rest = plans.is_at_rest(family, plan) and not _ends_soon(family)
-    reason = None
+    failure = _failure(owner)
+    reason = failure
     if plan.create and (warning := warnings.get(owner["metadata"]["uid"])):
         reason = warning["message"]
     elif owner["kind"] == "DaemonSet" and not (plan.status or {}).get("desiredNumberScheduled"):
@@ -94,7 +95,16 @@ def _judged(
         name=family.name,
         at_rest=at_rest,
         reason=reason,
+        failed=failure is not None,
     )
+
+
+def _failure(owner: Json) -> str | None:
+    """Why a Job has given up; None if it has not."""
+    conditions = (owner.get("status") or {}).get("conditions") or ()
+    if owner["kind"] != "Job" or jobs.end_of(owner) != "Failed":
+        return None
+    return next(str(item["message"]) for item in conditions if item["type"] == "Failed")
 
 
 def _ends_soon(family: plans.Family) -> bool:

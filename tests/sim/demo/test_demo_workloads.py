@@ -90,6 +90,18 @@ def test_a_workload_that_cannot_make_its_pods_is_told_with_the_reason(play):
     assert lines[2:] == ["0 of 0 pods are as expected."]
 
 
+def test_a_job_that_gives_up_is_told_although_its_pods_are_gone(play):
+    failing = workload(
+        "Job", "train", ("false",), more={"backoffLimit": 1}, restartPolicy="OnFailure"
+    )
+    status, out, _ = play(TEMPLATE + failing + pod("a"))
+    assert status == 1
+    assert out.splitlines()[-2:] == [
+        "Job default/train has failed: Job has reached the specified backoff limit.",
+        "1 of 1 pods are as expected.",
+    ]
+
+
 def test_a_daemon_set_that_no_node_suits_is_told(play):
     status, out, _ = play(workload("DaemonSet", "agent", nodeSelector={"gpu": "yes"}))
     assert status == 1

@@ -1,5 +1,6 @@
 """What is remembered of pods: a real API server, and pods in the states that they go through."""
 
+import dataclasses
 import pathlib
 import tempfile
 import types
@@ -9,6 +10,8 @@ import served_api
 import workload_scene
 
 from dra_driver.adapters.kube import kube
+from dra_driver.model import claims, prepared
+from dra_driver.sim.cluster import claim_cache
 from dra_driver.sim.cluster.workloads import pods
 from dra_driver.sim.demo import observing, outcome, shared
 
@@ -31,12 +34,14 @@ class Scene:
         self.client = self.api.client
         key = PARTITION["driver"], PARTITION["pool"], PARTITION["device"]
         node = types.SimpleNamespace(
-            time_slices=lambda: TIME_SLICES, kubelet=types.SimpleNamespace(views=lambda _: {})
+            time_slices=lambda: TIME_SLICES,
+            kubelet=types.SimpleNamespace(views=lambda _: {}, prepared=lambda _: self.prepared),
         )
         cluster = types.SimpleNamespace(
             client=self.client, nodes={"n": node}, devices=lambda: {key: self.device}
         )
         self.device = DEVICE
+        self.prepared = {}
         self.observer = observing.Observer(cluster)
 
     def add_pod(self, *commands, node=None, policy="Always", **annotations):
@@ -145,6 +150,21 @@ def test_a_pod_that_has_ended_is_shown_with_the_devices_that_it_had(scene):
     scene.set_status(phase="Succeeded")
     scene.client.delete(kube.CLAIMS, "mig", "default")
     assert scene.look().claims == (outcome.Claim("mig", (FOUND,)),)
+
+
+def test_a_pod_that_ended_before_anybody_looked_is_shown_with_what_its_kubelet_was_told(scene):
+    scene.add_pod(node="n")
+    ref = claims.ClaimRef("default", "mig", claims.ClaimUid("1"))
+    device = prepared.PreparedDevice(
+        requests=("mig",), pool="n", device="gpu-0-mig-1", cdi_ids=(), share_id=SHARE_ID
+    )
+    scene.prepared = {"mig": claim_cache.PreparedClaim(ref, (("gpu.nvidia.com", device),))}
+    assert scene.look().claims == (outcome.Claim("mig", ()),)
+    scene.set_status(phase="Succeeded")
+    share = shared.Share(id=SHARE_ID, consumed={}, shares=None)
+    assert scene.look().claims == (
+        outcome.Claim("mig", (dataclasses.replace(FOUND, share=share),)),
+    )
 
 
 def test_a_pod_that_lost_its_devices_before_it_ended_is_shown_without(scene):
@@ -282,6 +302,20 @@ def test_a_workload_is_at_rest_when_its_controller_has_nothing_to_do(scene):
     scene.client.patch(sets, "web", {"status": status}, "default", subresource="status")
     [seen] = scene.observer.look().workloads
     assert (seen.at_rest, seen.reason) == (True, None)
+
+
+@pytest.mark.parametrize(("kind", "failed"), [("Failed", True), ("Complete", False)])
+def test_a_job_that_has_given_up_is_told_although_it_has_no_pods_left(scene, kind, failed):
+    jobs = kube.Resource("batch", "v1", "jobs")
+    body = scene.client.create(jobs, workload_scene.job(), "default")
+    scene.observer.expect([body])
+    condition = {"type": kind, "status": "True", "reason": "R", "message": "why"}
+    status = {"status": {"conditions": [condition]}}
+    scene.client.patch(jobs, "web", status, "default", subresource="status")
+    seen = scene.observer.look()
+    [job] = seen.workloads
+    assert (job.at_rest, job.failed, job.reason) == (True, failed, "why" if failed else None)
+    assert seen.failed == ((job,) if failed else ())
 
 
 @pytest.mark.parametrize(

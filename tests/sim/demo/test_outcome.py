@@ -28,8 +28,20 @@ def pod(name="train", phase="Running", **fields):
 WAITING = pod("waiting", "Unschedulable", node=None, reason="too few", claims=(), containers={})
 
 
-def shown(*pods):
-    return outcome.Outcome({"mixed": ("gpu-0",)}, pods)
+def shown(*pods, workloads=()):
+    return outcome.Outcome({"mixed": ("gpu-0",)}, pods, workloads)
+
+
+@pytest.mark.parametrize(
+    ("at_rest", "failed", "as_expected"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+)
+def test_all_is_as_expected_if_the_workloads_are_done_and_none_has_failed(
+    at_rest, failed, as_expected
+):
+    job = outcome.Workload("Job", "team", "a", at_rest, None, failed=failed)
+    assert shown(pod(), workloads=(job,)).as_expected is as_expected
+    assert not shown(workloads=(job,)).as_expected
 
 
 @pytest.mark.parametrize(
@@ -92,7 +104,8 @@ def test_a_pod_that_has_waited_is_shown_as_such_once_it_runs(phase, became):
 
 
 def test_the_json_has_the_documented_shape():
-    assert outcome.to_json(shown(pod(), WAITING)) == {
+    job = outcome.Workload("Job", "team", "a", at_rest=True, reason="why", failed=True)
+    assert outcome.to_json(shown(pod(), WAITING, workloads=(job,))) == {
         "nodes": [{"name": "mixed", "devices": ["gpu-0"]}],
         "pods": [
             {
@@ -142,7 +155,16 @@ def test_the_json_has_the_documented_shape():
                 "containers": [],
             },
         ],
-        "workloads": [],
+        "workloads": [
+            {
+                "kind": "Job",
+                "namespace": "team",
+                "name": "a",
+                "atRest": True,
+                "failed": True,
+                "reason": "why",
+            }
+        ],
     }
 
 
