@@ -89,13 +89,16 @@ def driver(site, machine, request, record_testsuite_property):
     counts = e2e_report.Counts(site)
     request.config.stash[e2e_report.COUNTS] = counts
     made = e2e_installing.Installation(site, killer=machine.kill if machine else None)
-    made.apply()
-    counts.start()
-    yield made
-    counts.stop()
-    for name, value in counts.facts.items():
-        record_testsuite_property(name, value)
-    made.remove()
+    try:
+        made.apply()
+        counts.start()
+        yield made
+        counts.stop()
+        for name, value in counts.facts.items():
+            record_testsuite_property(name, value)
+    finally:
+        # Also what did not come to be ready: it is somebody's cluster.
+        made.remove()
 
 
 @pytest.fixture
