@@ -93,3 +93,15 @@ def test_a_new_template_takes_over_one_node_after_another(shop):
     assert least == 2
     graces = {pod["spec"]["terminationGracePeriodSeconds"] for pod in shop.pods().values()}
     assert graces == {1}
+
+
+def test_of_two_pods_for_one_node_one_goes(shop):
+    shop.add(workload("DaemonSet"))
+    shop.settle()
+    first = next(iter(shop.pods().values()))
+    kept = {name: first["metadata"][name] for name in ("labels", "ownerReferences")}
+    twin = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "twin"} | kept}
+    shop.add(twin | {"spec": first["spec"]})
+    assert len(shop.pods()) == 4
+    shop.settle()
+    assert nodes(shop) == ["a", "b", "c"]
