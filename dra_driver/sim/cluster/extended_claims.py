@@ -83,7 +83,8 @@ class ExtendedClaims:
         """The claim that an earlier attempt has made, and which is good still.
 
         Raises:
-            errors.Retryable: one was left over of an attempt that failed. It is deleted.
+            errors.Retryable: one was left over of an attempt that failed. It is deleted, unless the
+                pod has been bound all the same.
         """
         if not (self._enabled and extended_resources.needs(pod)):
             return None
@@ -94,6 +95,10 @@ class ExtendedClaims:
             return None
         if made is not None and made.done and _is_reserved(found, uid):
             return Kept(found, made.node)
+        if self._is_bound(pod["metadata"]):
+            raise errors.Retryable(
+                f"pod {pod['metadata']['name']} is bound, which is not shown yet"
+            )
         self._delete(found)
         self.forget(uid)
         raise errors.Retryable(f"claim {found['metadata']['name']} was of an attempt that failed")

@@ -129,3 +129,36 @@ def test_devices_of_a_claim_that_the_scheduler_made_are_not_given_again(new_plan
         plane.node_of(name)
     given = [device for claim in plane.claims() for device in plane.devices_of(claim)]
     assert sorted(given) == ["node-a/gpu-0", "node-a/gpu-1"]
+
+
+def test_the_claim_of_a_pod_that_was_bound_without_an_answer_is_kept(new_plane, monkeypatch):
+    apply, deleted, left = informer.Informer._apply, [], [api_options.Fault(drop="after")]
+    never = threading.Event()
+
+    def late(self, kind, item):
+        if self._resource == kube.PODS:
+            never.wait(LAG)
+        apply(self, kind, item)
+
+    def rule(call):
+        if call.verb == "delete" and call.resource == "resourceclaims":
+            deleted.append(call)
+        return left.pop() if call.subresource == "binding" and left else None
+
+    monkeypatch.setattr(informer.Informer, "_apply", late)
+    plane = new_plane(fault=rule)
+    plane.add_class(f'device.driver == "{DRIVER}"', extendedResourceName="example.com/gpu")
+    plane.add_node("node-a")
+    plane.add_slice("node-a", "gpu-0")
+    plane.start_scheduler()
+    limits = {"limits": {"example.com/gpu": 1}}
+    for name in ("a", "b"):
+        plane.add_pod(name, containers=[{"name": "main", "image": "none", "resources": limits}])
+    plane.node_of("a")
+    plane.refusal_of("b")
+    [scheduler] = plane._parts
+    until(
+        lambda: scheduler._pods.get("a", "default")["spec"].get("nodeName"),
+        what="the watch to show it",
+    )
+    assert (len(plane.claims()), deleted) == (1, [])
