@@ -175,3 +175,26 @@ def test_a_workload_that_is_being_deleted_makes_nothing(client):
     )
     [replica_set] = client.list(controllers.REPLICA_SETS, "default")[0]
     assert replica_set["spec"]["replicas"] == 1
+
+
+def test_a_defined_kind_is_watched_until_it_goes_or_the_loop_is_stopped(cluster):
+    own = kube.Client(kubeconfig=cluster.kubeconfig, user_agent="workloads")
+    running = loop.Workloads(own)
+    running.start()
+    before = set(threading.enumerate())
+
+    def watching():
+        more = set(threading.enumerate()) - before
+        # Those of the server come and go.
+        return {thread for thread in more if "shops" in thread.name}
+
+    name = DEFINITION["metadata"]["name"]
+    cluster.client.create(controllers.DEFINITIONS, DEFINITION)
+    until(watching, what="a thread that watches")
+    cluster.client.delete(controllers.DEFINITIONS, name)
+    until(lambda: not watching(), what="its end")
+    cluster.client.create(controllers.DEFINITIONS, DEFINITION)
+    until(watching, what="a thread that watches again")
+    running.stop()
+    own.close()
+    assert not watching()
