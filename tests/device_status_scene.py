@@ -40,7 +40,11 @@ class Scene:
         self.source = Source(cluster.client)
         self.now = EARLY
         self.writer = device_status.DeviceStatusWriter(
-            cluster.client, self.source, api_cluster.DRIVER, now=lambda: self.now
+            cluster.client,
+            self.source,
+            api_cluster.DRIVER,
+            pool=api_cluster.NODE,
+            now=lambda: self.now,
         )
 
     def report(self, ref, *reports, served=None):

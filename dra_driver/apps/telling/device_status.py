@@ -60,13 +60,18 @@ class DeviceStatusWriter:
         source: fetching.ApiClaims,
         driver_name: str,
         *,
+        pool: str,
         now: Callable[[], str] = _now,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`now` gives the time as RFC 3339 text, in UTC and seconds; `chance` spreads pauses."""
+        """`pool` is that of the node's devices.
+
+        `now` gives the time as RFC 3339 text, in UTC and seconds; `chance` spreads pauses.
+        """
         self._client = client
         self._source = source
         self._driver_name = driver_name
+        self._pool = pool
         self._now = now
         self._chance = chance
         self._log = telemetry.logger("device-status")
@@ -182,7 +187,9 @@ class DeviceStatusWriter:
         body = self._current(item) or self._source.read(item.ref, self._deadline())
         if body is None or body["metadata"]["uid"] != item.ref.uid:
             return
-        entries = device_status.wanted(body, self._driver_name, item.reports, now=self._now())
+        entries = device_status.wanted(
+            body, self._driver_name, item.reports, pool=self._pool, now=self._now()
+        )
         if entries is None:
             return
         answer = self._apply(body, device_status.application(body, entries))

@@ -37,7 +37,9 @@ class Telling:
         tells what is wrong with the API server.
         """
         config, known, metrics = on.config, on.records, on.metrics
-        self.statuses = device_status.DeviceStatusWriter(on.client, source, config.driver_name)
+        self.statuses = device_status.DeviceStatusWriter(
+            on.client, source, config.driver_name, pool=config.node_name
+        )
         self.announcer = announcing.Announcer(
             offering.gpus,
             known,

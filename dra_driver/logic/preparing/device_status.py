@@ -53,17 +53,21 @@ class DeviceReport:
 
 
 def wanted(
-    body: Json, driver: str, reports: Sequence[DeviceReport], *, now: str
+    body: Json, driver: str, reports: Sequence[DeviceReport], *, pool: str, now: str
 ) -> tuple[Json, ...] | None:
     """The entries that the driver's part of a claim's status should have; None if it has them.
 
-    Only devices that are allocated can have an entry. A condition that stays as it is keeps its
+    Only devices that are allocated can have an entry. Of a claim whose devices are all in other
+    pools than `pool`, which is the node's, there is nothing to tell: it was given back here and
+    allocated anew, and the entries are the other node's. A condition that stays as it is keeps its
     `lastTransitionTime`; `now` (RFC 3339) is that of one that changes.
 
     Raises:
         errors.Rejected: the data of a device is too long.
     """
     allocated = _allocated(body, driver)
+    if allocated and all(where != pool for where, _, _ in allocated):
+        return None
     present = {_key(entry): entry for entry in _reported(body, driver)}
     told = {(report.pool, report.device, report.share_id): report for report in reports}
     entries = {

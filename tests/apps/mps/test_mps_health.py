@@ -43,7 +43,9 @@ class Scene:
             root, "h100-80gb-hbm3:2", source, starter, shares=sharing_node.BY_MEMORY
         )
         self.told = []
-        self.writer = device_status.DeviceStatusWriter(cluster.client, source, api_cluster.DRIVER)
+        self.writer = device_status.DeviceStatusWriter(
+            cluster.client, source, api_cluster.DRIVER, pool=api_cluster.NODE
+        )
         self.writer.start()
         self.health = self.new_health()
 

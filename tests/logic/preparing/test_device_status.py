@@ -46,7 +46,7 @@ def report(device="gpu-0", *, ready=True, **fields):
 
 
 def wanted(body, *reports, now=EARLY):
-    return device_status.wanted(body, DRIVER, reports, now=now)
+    return device_status.wanted(body, DRIVER, reports, pool="node-1", now=now)
 
 
 def test_an_entry_has_the_condition_and_the_data():
@@ -149,6 +149,19 @@ def test_an_entry_that_is_no_longer_reported_is_left_out():
     )
     assert [entry["device"] for entry in wanted(there, report("gpu-1"))] == ["gpu-1"]
     assert wanted(there) == ()
+
+
+@pytest.mark.parametrize("late", [(), (report(),)], ids=["given back", "told late"])
+def test_a_claim_that_another_node_has_by_now_is_left_to_that_node(late):
+    elsewhere = {"device": "gpu-0", "pool": "node-2"}
+    told = device_status.DeviceReport("node-2", "gpu-0", ready=True, reason="Prepared")
+    entries = device_status.wanted(claim(elsewhere), DRIVER, [told], pool="node-2", now=EARLY)
+    assert wanted(claim(elsewhere, reported=entries), *late, now=LATE) is None
+
+
+def test_of_a_claim_without_devices_no_entry_is_left():
+    entries = wanted(claim("gpu-0"), report())
+    assert wanted(claim(reported=entries)) == ()
 
 
 def test_what_others_have_added_to_an_entry_is_no_reason_to_write():
