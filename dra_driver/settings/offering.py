@@ -66,6 +66,12 @@ class Offering(base.Settings):
         kinds = (self.shares, *(rule.shares or "off" for rule in self.gpus))
         return any(kind != "off" for kind in kinds)
 
+    @property
+    def cuts_any(self) -> bool:
+        """Whether instances may be made of some GPU: only those have counters."""
+        modes = (self.mig_mode, *(rule.mig_mode for rule in self.gpus))
+        return mig.Mode.DYNAMIC in modes
+
     @pydantic.field_validator("gpus", mode="before")
     @classmethod
     def _decode(cls, value: object) -> object:

@@ -125,11 +125,13 @@ def _slices(
     if written.level is diagnosis.Level.PROBLEM or not gates:
         return
     answer = counter_support.ask(client, owner, version)
-    yield diagnosis.counters(_hindrance(answer), looked_at=_DRY_RUN, needed=partitions)
+    # Instances that an administrator made have no counters.
+    needed = partitions and config.cuts_any
+    yield diagnosis.counters(_hindrance(answer), looked_at=_DRY_RUN, needed=needed)
     if answer.hindrance is None:
         yield from diagnosis.scheduler(
             release,
-            needed=partitions,
+            needed=needed,
             shares=config.shares_any,
             avoids=config.scheduler_defects == "avoid",
         )

@@ -5,6 +5,7 @@ on follows from its release.
 """
 
 import dataclasses
+import time
 
 from dra_driver import telemetry
 from dra_driver.adapters.kube import kube
@@ -16,20 +17,28 @@ _LISTS_SINCE = 37
 """The minor version from which on schedulers cope with lists, whatever their feature gates; an
 older one fails at every selector that meets a device with one (kubernetes/kubernetes#139395)."""
 
+ASK_AGAIN = 300.0
+"""Seconds until a server whose schedulers fail on something is asked again: it may have been
+upgraded, and the watch of slices have gone on at another one without an error."""
+
 
 class SliceForm:
-    """What was found out last; it stays until there is doubt."""
+    """What was found out last; it stays until there is doubt, defects for `ASK_AGAIN` at most."""
 
-    def __init__(self, client: kube.Client, *, avoids: bool, shared: bool) -> None:
+    def __init__(
+        self, client: kube.Client, *, avoids: bool, shared: bool, cut: bool = True
+    ) -> None:
         """`avoids`: nothing is published that schedulers of the release fail on.
 
-        `shared`: the settings let many claims consume a device.
+        `shared`: the settings let many claims consume a device; `cut`: they let instances be made.
         """
         self._client = client
         self._avoids = avoids
         self._shared = shared
+        self._cut = cut
         self._counters = counter_support.CounterSupport(client)
         self._found: tuple[str, bool] | None = None
+        self._asked = 0.0
         self._told: set[str] = set()
         self._log = telemetry.logger("slice-form")
 
@@ -40,12 +49,13 @@ class SliceForm:
             kube.Unavailable: the server does not answer.
         """
         layout = self._counters.layout(owner, api_version)
-        if self._found is None:
+        if self._found is None or self._is_dated(*self._found):
             server = counter_support.about(self._client)
             lists = server.minor >= _LISTS_SINCE and _takes_lists(self._client, owner, api_version)
             self._found = (server.git_version, lists)
+            self._asked = time.monotonic()
         release, lists = self._found
-        if layout is publishing.Layout.PLAIN:
+        if layout is publishing.Layout.PLAIN or not self._cut:
             return publishing.Form(layout, lists=lists)
         return self._without_hazards(release, publishing.Form(layout, lists=lists))
 
@@ -57,6 +67,10 @@ class SliceForm:
         """Ask again: the server refused a write, so it may be another one by now."""
         self._counters.doubt()
         self._found = None
+
+    def _is_dated(self, release: str, _lists: bool) -> bool:
+        is_late = time.monotonic() - self._asked > ASK_AGAIN
+        return is_late and hazards.of(release) != hazards.NONE
 
     def _without_hazards(self, release: str, form: publishing.Form) -> publishing.Form:
         found = hazards.of(release)

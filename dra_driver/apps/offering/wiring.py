@@ -55,6 +55,7 @@ class Offering:
                 on.client,
                 avoids=config.scheduler_defects == "avoid",
                 shared=config.shares_any,
+                cut=config.cuts_any,
             ),
             may_publish=self._is_newest,
             on_error=on_error,

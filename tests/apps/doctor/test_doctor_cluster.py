@@ -87,6 +87,15 @@ def test_a_scheduler_of_a_release_that_panics_costs_partitions_or_is_a_note(
     assert told.remedy.startswith("Kubernetes 1.36.2 or newer; ")
 
 
+def test_settings_that_make_no_instances_lose_nothing_by_it(ask, new_cluster):
+    cluster = new_cluster(kubernetes_version="v1.36.1-sim")
+    found = ask(cluster.kubeconfig, mig_mode="static")
+    assert found["kube-scheduler"].level is diagnosis.Level.NOTE
+    rules = [{"selector": "device.attributes['gpu.nvidia.com'].index == 1", "migMode": "dynamic"}]
+    found = ask(cluster.kubeconfig, mig_mode="static", gpus=rules)
+    assert found["kube-scheduler"].level is diagnosis.Level.PROBLEM
+
+
 def test_without_counters_it_has_nothing_to_panic_at(ask, new_cluster):
     cluster = new_cluster(kubernetes_version="v1.36.1-sim", disabled_gates=frozenset({GATE}))
     assert "kube-scheduler" not in ask(cluster.kubeconfig)

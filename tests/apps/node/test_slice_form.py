@@ -4,6 +4,7 @@ import json
 
 import api_cluster
 import pytest
+import structlog
 
 from dra_driver.apps.node import slice_form
 from dra_driver.logic.offering import hazards, publishing
@@ -71,6 +72,26 @@ def test_after_doubt_another_release_counts(own_cluster):
     assert form.get(OWNER, "v1").layout is PLAIN
     form.doubt()
     assert form.get(OWNER, "v1") == publishing.Form(SPLIT)
+
+
+def test_a_release_with_defects_is_asked_again_after_a_while(own_cluster, monkeypatch):
+    own_cluster.upgrade(kubernetes_version="v1.36.1")
+    form = slice_form.SliceForm(own_cluster.client, avoids=True, shared=False)
+    assert form.get(OWNER, "v1").layout is PLAIN
+    own_cluster.upgrade(kubernetes_version="v1.36.2")
+    monkeypatch.setattr(slice_form, "ASK_AGAIN", 0.0)
+    assert form.get(OWNER, "v1") == publishing.Form(SPLIT)
+    own_cluster.upgrade(kubernetes_version="v1.36.1")
+    # One without defects is not.
+    assert form.get(OWNER, "v1") == publishing.Form(SPLIT)
+
+
+def test_settings_that_make_no_instances_have_nothing_to_leave_out(own_cluster):
+    own_cluster.upgrade(kubernetes_version="v1.36.1")
+    form = slice_form.SliceForm(own_cluster.client, avoids=True, shared=True, cut=False)
+    with structlog.testing.capture_logs() as lines:
+        assert form.get(OWNER, "v1") == publishing.Form(SPLIT)
+    assert lines == []
 
 
 def published(cluster, *names):
