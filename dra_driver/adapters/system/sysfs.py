@@ -62,14 +62,15 @@ class Sysfs:
         return tuple(other for other in others if distances[other] == least)
 
     def _socket(self, node: int) -> int | None:
-        """The number of the socket that a node's CPUs are on."""
+        """The number of the socket that a node's CPUs are on; None if the kernel says -1 too."""
         for path in _listed(self._nodes / f"node{node}"):
             if _CPU.fullmatch(path.name):
                 try:
-                    number = path / "topology" / "physical_package_id"
-                    return int(number.read_text(encoding="ascii"))
+                    text = (path / "topology" / "physical_package_id").read_text(encoding="ascii")
+                    number = int(text)
                 except (OSError, ValueError):
                     continue
+                return number if number >= 0 else None
         return None
 
     def located(self, gpu: devices.Gpu) -> devices.Gpu:

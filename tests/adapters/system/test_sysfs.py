@@ -85,6 +85,8 @@ SNC3 = ("10 11 13 40", "11 10 11 40", "13 11 10 40", "40 40 40 10")
         # A table that is not that of these nodes tells nothing.
         (("10 12 32", *NPS2[1:]), (0, 0, 1, 1), 0, ()),
         (NPS2, (0, 0, 1, 1), 7, ()),
+        # A machine that does not tell sockets apart.
+        (NPS2, (-1, -1, -1, -1), 0, ()),
     ],
 )
 def test_nodes_of_the_same_socket_are_near_by_the_kernel_s_distances(
