@@ -124,8 +124,9 @@ def test_who_waits_for_limits_that_another_claim_has_raised_meanwhile_waits_no_l
     launcher.start(high)
     waiting = patience.Patience(60)
     launcher.wait_ready(low, waiting)
-    assert launcher.state(low) != mps_local.State.READY
+    assert launcher.is_changed(low)
     launcher.wait_ready(high, waiting)
+    assert not launcher.is_changed(high)
     assert launcher.state(high) == mps_local.State.READY
 
 
