@@ -57,7 +57,8 @@ def _of_card(
     gpu = gpus.get(uuid or "")
     if gpu is None:
         unseen = device_status.Unseen.AS_TOLD
-        return {"uuid": uuid, "productName": unseen, "pciBusID": unseen, "driverVersion": unseen}
+        names = ("productName", "pciBusID", "driverVersion")
+        return {"uuid": uuid or unseen, **dict.fromkeys(names, unseen)}
     return {
         "uuid": uuid,
         "productName": gpu.product_name,

@@ -63,6 +63,9 @@ def test_of_a_card_that_nobody_sees_what_was_told_stays():
     kept = {name for name, value in told.items() if value is device_status.Unseen.AS_TOLD}
     assert kept == {"productName", "pciBusID", "driverVersion"}
     assert told["uuid"] == "GPU-1"
+    # The record was rebuilt while nobody saw the card.
+    (told,) = reports.identities(record(device("gpu-0")), {}).values()
+    assert told["uuid"] is device_status.Unseen.AS_TOLD
 
 
 def test_a_claim_without_devices_has_nothing_to_tell():
