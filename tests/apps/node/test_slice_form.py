@@ -86,6 +86,18 @@ def test_a_release_with_defects_is_asked_again_after_a_while(own_cluster, monkey
     assert form.get(OWNER, "v1") == publishing.Form(SPLIT)
 
 
+def test_a_defect_is_told_once_of_a_release(own_cluster):
+    form = slice_form.SliceForm(own_cluster.client, avoids=True, shared=True)
+    with structlog.testing.capture_logs() as lines:
+        for version in ("v1.36.0", "v1.36.1", "v1.36.0"):
+            own_cluster.upgrade(kubernetes_version=version)
+            form.doubt()
+            for _ in range(2):
+                form.get(OWNER, "v1")
+    told = [line["event"].split(" panics")[0] for line in lines]
+    assert told == ["kube-scheduler v1.36.0", "kube-scheduler v1.36.1"]
+
+
 def test_settings_that_make_no_instances_have_nothing_to_leave_out(own_cluster):
     own_cluster.upgrade(kubernetes_version="v1.36.1")
     form = slice_form.SliceForm(own_cluster.client, avoids=True, shared=True, cut=False)

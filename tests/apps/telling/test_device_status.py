@@ -115,6 +115,32 @@ def test_a_device_that_is_no_longer_reported_is_no_longer_told_of(scene, served)
     assert scene.told(ref) == [("gpu-1", "True", "GPU-1")]
 
 
+def test_what_is_given_back_waits_as_long_as_that_says_and_not_as_reports_do(
+    scene, served, monkeypatch
+):
+    ref = served.claim("gpu-0")
+    scene.report(ref, report())
+    monkeypatch.setattr(device_status, "SETTLING", 3600.0)
+    monkeypatch.setattr(device_status, "GIVEN_BACK_SETTLING", 0.0)
+    scene.report(ref)
+    assert scene.told(ref) == []
+
+
+def test_a_claim_that_another_node_has_by_now_is_left_to_it(scene, served):
+    ref = served.claim("gpu-0")
+    scene.report(ref, report())
+    elsewhere = {"device": "gpu-0", "pool": "node-2", "driver": api_cluster.DRIVER}
+    served.reallocate(ref, elsewhere)
+    body = served.get_claim(ref)
+    theirs = {"driver": api_cluster.DRIVER, "pool": "node-2", "device": "gpu-0"}
+    body["status"]["devices"] = [theirs]
+    served.client.replace_status(served.claims, body, ref.namespace)
+    version = scene.version(ref)
+    scene.report(ref)
+    scene.report(ref, report())
+    assert scene.version(ref) == version
+
+
 def test_a_claim_that_was_allocated_anew_has_nothing_of_the_earlier_devices(scene, served):
     ref = served.claim("gpu-0")
     scene.report(ref, report("gpu-0"))

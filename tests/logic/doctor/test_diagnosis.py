@@ -161,6 +161,7 @@ PANICS, TWICE = "it panics when a claim asks for All", "it may allocate a partit
         ("v1.34.1", True, [TWICE]),
         ("v1.34.1", False, []),
         ("v1.33.0", True, []),
+        ("v2.36.1", True, []),
         ("no version", True, []),
     ],
 )
