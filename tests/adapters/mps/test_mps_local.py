@@ -130,6 +130,15 @@ def test_who_waits_for_limits_that_another_claim_has_raised_meanwhile_waits_no_l
     assert launcher.state(high) == mps_local.State.READY
 
 
+@pytest.mark.parametrize("text", [None, "damaged"])
+def test_a_daemon_of_which_nothing_says_what_is_wanted_is_not_wanted_otherwise(scene, text):
+    daemon, description = scene.daemon(), mps_scene.domain(scene.daemon()).description
+    if text is not None:
+        description.parent.mkdir(parents=True)
+        description.write_text(text)
+    assert not scene.launcher().is_changed(daemon)
+
+
 def test_limits_that_were_written_by_a_driver_that_died_then_are_applied_too(scene):
     daemon, launcher = scene.started(scene.daemon()), scene.launcher()
     other = daemon.limited(mps.Limits(60, None))

@@ -178,6 +178,21 @@ def test_a_pod_that_is_being_deleted_is_waited_for_and_replaced(
     assert uid(pods.pod()) != uid(old)
 
 
+def test_who_waits_for_limits_that_another_claim_has_raised_meanwhile_waits_no_longer(
+    launcher, pods, place
+):
+    pods.broken = True
+    low = place.daemon()
+    begun(launcher, low)
+    launcher.start(low.limited(mps.Limits(60, None)))
+
+    launcher.wait_ready(low, patience.Patience(SECONDS))
+
+    assert launcher.state(low) is not mps_local.State.READY
+    pods.broken = False
+    started(launcher, low.limited(mps.Limits(60, None)))
+
+
 def test_other_limits_reach_a_running_daemon(launcher, pods, place):
     daemon = started(launcher, place.daemon())
     client, before = mps_scene.connect(daemon), uid(pods.pod())

@@ -6,8 +6,10 @@ import api_cluster
 import pytest
 import structlog
 
+from dra_driver.adapters.kube import kube
 from dra_driver.apps.node import slice_form
 from dra_driver.logic.offering import hazards, publishing
+from dra_driver.sim.api.serving import options
 
 LISTS = frozenset({"DRAListTypeAttributes"})
 OWNER = publishing.Owner(api_cluster.DRIVER, api_cluster.NODE, "uid-1")
@@ -43,6 +45,20 @@ def test_lists_are_published_where_the_server_keeps_them_and_schedulers_cope(
     form_of, version, gates, lists
 ):
     assert form_of(version, enabled_gates=gates) == publishing.Form(SPLIT, lists=lists)
+
+
+def test_a_server_that_goes_away_between_two_questions_is_asked_again(own_cluster):
+    own_cluster.upgrade(kubernetes_version="v1.37.0", enabled_gates=LISTS)
+    form = slice_form.SliceForm(own_cluster.client, avoids=True, shared=False)
+    asked = []
+
+    def away(call):
+        asked.extend([call.verb] if call.verb == "create" else ())
+        return options.Fault(status=503, reason="ServiceUnavailable") if len(asked) > 1 else None
+
+    with own_cluster.faults.where(away), pytest.raises(kube.Unavailable):
+        form.get(OWNER, "v1")
+    assert form.get(OWNER, "v1") == publishing.Form(SPLIT, lists=True)
 
 
 def test_a_scheduler_that_counters_stop_gets_none(form_of):

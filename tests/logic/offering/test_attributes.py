@@ -2,13 +2,14 @@ import dataclasses
 import pathlib
 
 import hypothesis
+import mig_cards
 import pytest
 import recorded_nvml
 from hypothesis import strategies
 
 from dra_driver.adapters.nvml import nvml
 from dra_driver.adapters.system import sysfs
-from dra_driver.logic.offering import attributes
+from dra_driver.logic.offering import attributes, offering, publishing
 from dra_driver.model import devices, quantities, slices, versions
 from dra_driver.sim.gpus import gpus
 
@@ -141,6 +142,20 @@ def test_near_numa_nodes_are_told_where_attributes_may_be_lists(node, near, list
     found = attributes.device(card, lists=lists).attributes
     assert found.get("resource.kubernetes.io/numaNode") == told
     assert found.get("numaNode") == node
+
+
+@pytest.mark.parametrize(("lists", "told"), [(True, (2, 3)), (False, 2)])
+def test_partitions_are_where_their_card_is(lists, told):
+    [card] = mig_cards.dynamic("h100-80gb-hbm3:1")
+    near = {"numa_node": 2, "numa_near": (3,)}
+    offers = {
+        name: dataclasses.replace(one, gpu=dataclasses.replace(one.gpu, **near))
+        for name, one in card.offers.items()
+    }
+    form = publishing.Form(publishing.Layout.SPLIT, lists=lists)
+    listed = offering.listing([dataclasses.replace(card, offers=offers)], form).devices
+    assert len(listed) > 1
+    assert {one.attributes["resource.kubernetes.io/numaNode"] for one in listed.values()} == {told}
 
 
 def test_numa_node_zero_is_a_node():

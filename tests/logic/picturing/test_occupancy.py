@@ -226,7 +226,8 @@ def test_admin_access_takes_nothing():
 def test_what_the_driver_reports_of_a_partition_is_shown():
     device = part("1g.10gb", 0)
     ready = {"type": "Ready", "status": "True"}
-    reported = {"device": device, "data": {"gi": 7, "uuid": "MIG-1"}, "conditions": [ready]}
+    told = {"gi": {"int": 7}, "parentUUID": {"string": "GPU-1"}, "uuid": {"string": "MIG-1"}}
+    reported = {"device": device, "data": told, "conditions": [ready]}
     other = {"device": part("1g.10gb", 1), "data": {"uuid": "MIG-2"}}
     gpu = the_gpu(*on_demand("n"), held("a", device, reported=(other, reported)))
     [who] = gpu.parts[0].held_by
