@@ -156,6 +156,16 @@ def test_the_plugin_leaves_out_what_stops_a_scheduler_and_says_so(
     assert line["least_safe_release"] == "1.36.2"
 
 
+def test_a_cluster_that_is_upgraded_under_the_plugin_gets_what_was_left_out(
+    own_plugin, own_cluster
+):
+    own_cluster.upgrade(kubernetes_version="v1.36.1")
+    own_plugin(mig_mode="dynamic", gpus="h100-80gb-hbm3:1").start()
+    assert PARTITION not in published(own_cluster, "gpu-0")
+    own_cluster.upgrade(kubernetes_version="v1.36.2")
+    published(own_cluster, "gpu-0", PARTITION)
+
+
 def test_of_a_card_with_shares_no_partitions_are_published_where_they_are_not_counted(
     own_plugin, own_cluster
 ):

@@ -74,6 +74,14 @@ def test_in_the_operator_s_pod_the_copy_is_the_hook(hook, directory):
     assert given["cdi_hook"][0] == "/opt/hook"
 
 
+def test_a_driver_of_another_name_has_its_copy_in_its_own_directory(hook, directory):
+    plugins = {"KUBELET_PLUGINS_DIRECTORY_PATH": str(directory.parent)}
+    given, _ = meant(**plugins, DRA_DRIVER_DRIVER_NAME="gpu.example.com")
+    own = directory.with_name("gpu.example.com")
+    assert given["cdi_hook"][0] == str(own / "nvidia-cdi-hook")
+    assert given["plugin_dir"][0] == str(own)
+
+
 def test_a_copy_that_is_not_to_be_had_is_told_and_no_setting(hook):
     given, (told,) = meant(KUBELET_PLUGINS_DIRECTORY_PATH="/nowhere/plugins")
     assert "cdi_hook" not in given
