@@ -86,10 +86,8 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting(own_plugin):
     assert "Choose another address, or end who has it" in plugin.log_text()
 
 
-def test_two_servers_never_share_a_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+def test_two_servers_never_share_a_port(health_port):
+    address = f"127.0.0.1:{health_port}"
     server = health_checks.Server(address, {"": lambda: True})
     server.start()
     with pytest.raises(errors.Fatal, match="cannot listen"):
@@ -109,22 +107,23 @@ def test_without_a_host_it_is_every_address():
     server.stop()
 
 
+MORE = 100
+
+
 @pytest.fixture
-def crowd():
+def crowd(health_port):
     """Starts a server, and connections to it that say nothing, more than it may have."""
+    port = health_port
     with contextlib.ExitStack() as ends:
 
         def gather():
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
             server = health_checks.Server(f"127.0.0.1:{port}", {"": lambda: True})
             server.start()
             ends.callback(server.stop)
             before = descriptors()
             silent = [
                 ends.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
-                for _ in range(health_checks.CONNECTIONS + 100)
+                for _ in range(health_checks.CONNECTIONS + MORE)
             ]
             return port, silent, before + len(silent)
 
@@ -149,7 +148,8 @@ def test_there_are_only_so_many_connections(crowd, monkeypatch):
     monkeypatch.setattr(health_checks, "SILENT_SECONDS", 3600)
     _, silent, without = crowd()
     polling.until(lambda: is_closed(silent[-1]), what="the last one is turned away")
-    assert descriptors() - without <= health_checks.CONNECTIONS
+    # Others in this process may have opened a few files meanwhile.
+    assert descriptors() - without < health_checks.CONNECTIONS + MORE / 2
 
 
 def test_connections_that_say_nothing_make_room_for_probes(crowd):
