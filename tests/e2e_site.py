@@ -62,6 +62,11 @@ class Site:
         self.client.close()
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether it is the embedded cluster, by what its API server calls itself."""
+        return self.version.endswith(("-sim", "-emulated"))
+
+    @property
     def tells_health(self) -> bool:
         """Whether kubelets tell of the health of devices by default: from 1.36 on."""
         found = re.match(r"v1\.(\d+)", self.version)

@@ -83,6 +83,7 @@ def test_a_container_sees_the_requests_that_it_names(scratch):
         ("architecture", A + ".architecture == '{}'"),
         ("memory", C + ".memory.compareTo(quantity('{}')) == 0"),
     ],
+    ids=["product", "driver", "architecture", "memory"],
 )
 def test_a_gpu_is_chosen_by_what_it_is(scratch, fact, selector):
     def told(device):

@@ -60,8 +60,8 @@ def test_a_pod_takes_a_claim_that_is_in_use_and_one_of_its_own(scratch):
 
 
 @pytest.mark.covers("e2e/dra: supports init containers with external claims")
-def test_an_init_container_sees_the_gpu_of_the_claim(scratch, machine):
-    if machine is not None:
+def test_an_init_container_sees_the_gpu_of_the_claim(scratch):
+    if scratch.site.is_embedded:
         pytest.skip("the embedded kubelet runs no init containers")
     scratch.claim("one", whole())
     spec = scratch.pod_spec({"gpu": "claim/one"}, containers={"init": [{"name": "gpu"}]}, run=RUN)
