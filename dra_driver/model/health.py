@@ -5,8 +5,10 @@ Sources: `nvml.h` of nvidia-ml-py 13.580 for numbers of events, actions and stat
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
-from dra_driver.model import devices, mig
+from dra_driver import errors
+from dra_driver.model import devices, mig, taints, texts
 
 WHOLE = 0xFFFFFFFF
 """What NVML has in the place of an instance where the whole GPU is meant."""
@@ -70,8 +72,8 @@ class Fabric:
 class Facts:
     """What one look at a GPU tells of its health. None: this card does not tell it.
 
-    `unread` are facts that could not be read though the card has them, with NVML's words: nothing
-    follows for them from this look.
+    `unread` are facts that could not be read though the card has them: NVML's words by the names of
+    the fields here. Nothing follows for them from this look.
     """
 
     recovery: int | None = None
@@ -93,7 +95,7 @@ class Facts:
     fabric: Fabric | None = None
     links_down: tuple[int, ...] | None = None
     """Numbers of NVLinks that the card has and that are not active."""
-    unread: tuple[str, ...] = ()
+    unread: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_lost: bool = False
     """The GPU has fallen off the bus."""
 
@@ -119,6 +121,76 @@ class Key(enum.StrEnum):
     FABRIC = "fabric"
     THERMAL = "thermal"
     UNMONITORED = "unmonitored"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """Which findings are meant: those with this key, and with this value where there is one."""
+
+    key: Key
+    value: str | None = None
+
+    def covers(self, key: Key, value: str) -> bool:
+        """Whether a finding with this key and value is meant."""
+        return key is self.key and self.value in {None, value}
+
+    def __str__(self) -> str:
+        """As in settings: `recovery`, `xid=79`."""
+        return self.key if self.value is None else f"{self.key}={self.value}"
+
+
+_VALUES: Mapping[Key, tuple[str, ...]] = {
+    Key.RECOVERY: ("reset", "reboot", "drain", "drain-and-reset"),
+    Key.MEMORY: ("remap-pending", "remap-failed", "ecc"),
+    Key.THERMAL: ("slowdown", "power-brake"),
+    Key.FABRIC: (
+        "not-ready",
+        "failed",
+        "link-down",
+        "degraded-bandwidth",
+        "route-recovery",
+        "route-unhealthy",
+        "access-timeout",
+        "configuration",
+    ),
+}
+"""Those of keys that have some; an XID has a number."""
+
+
+def parse_cause(text: str) -> Cause:
+    """`recovery`, `memory=ecc`, `xid=79`.
+
+    Raises:
+        errors.Rejected: it names nothing that can be wrong with a GPU.
+    """
+    key, equals, value = text.partition("=")
+    if key not in set(Key):
+        known = ", ".join(Key)
+        raise errors.Rejected(f"{texts.quoted(text)}: {texts.quoted(key)} is not one of {known}")
+    if not equals:
+        return Cause(Key(key))
+    allowed = _VALUES.get(Key(key), ())
+    if key == Key.XID and not (value.isascii() and value.isdecimal()):
+        raise errors.Rejected(f"{texts.quoted(text)}: an XID is a number, as in xid=79")
+    if key != Key.XID and value not in allowed:
+        known = f"its values are {', '.join(allowed)}" if allowed else "it has no values"
+        raise errors.Rejected(f"{texts.quoted(text)}: {key}: {known}; {key} alone means all of it")
+    return Cause(Key(key), str(int(value)) if key == Key.XID else value)
+
+
+def parse_effect(text: str) -> tuple[Cause, str]:
+    """`xid=94:NoSchedule`.
+
+    Raises:
+        errors.Rejected: it is no cause and effect.
+    """
+    cause, _, effect = text.partition(":")
+    if effect not in {taints.NONE, taints.NO_SCHEDULE}:
+        raise errors.Rejected(
+            f"{texts.quoted(text)}: write KEY:EFFECT or KEY=VALUE:EFFECT, where EFFECT is "
+            f"{taints.NONE} or {taints.NO_SCHEDULE}; what ends pods is set by --health-evict"
+        )
+    return parse_cause(cause), effect
 
 
 class Lasts(enum.StrEnum):

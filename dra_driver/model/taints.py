@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+NONE = "None"
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 

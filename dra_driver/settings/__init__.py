@@ -1,8 +1,8 @@
 """Settings of each command, by subject. Each field is a flag, a variable and a key of the file.
 
-A new setting goes to its subject: `node`, `driver`, `offering`, `mps`, `simulation` of the kubelet
-plugin, or `webhook`, `controller`. How they are put together from flags, variables and the file is
-`resolving`.
+A new setting goes to its subject: `node`, `driver`, `offering`, `mps`, `health`, `simulation` of
+the kubelet plugin, or `webhook`, `controller`. How they are put together from flags, variables and
+the file is `resolving`.
 """
 
 from dra_driver.settings.base import Settings

@@ -2,10 +2,17 @@
 
 import pathlib
 
-from dra_driver.settings import driver, mps, node, offering, simulation
+from dra_driver.settings import driver, health, mps, node, offering, simulation
 
 
-class KubeletPlugin(simulation.Simulation, mps.Mps, offering.Offering, driver.Driver, node.Node):
+class KubeletPlugin(
+    simulation.Simulation,
+    health.Health,
+    mps.Mps,
+    offering.Offering,
+    driver.Driver,
+    node.Node,
+):
     """Settings of `dra-driver kubelet-plugin`."""
 
     @property

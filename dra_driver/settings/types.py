@@ -1,14 +1,14 @@
 """What a setting can be, where that is more than a plain type."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
-from dra_driver.model import mig, quantities, shares
+from dra_driver.model import health, mig, quantities, shares
 
 DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 ObjectName = Annotated[str, Field(pattern=DNS_NAME, max_length=253)]
@@ -45,6 +45,32 @@ def _mode(value: object) -> object:
 
 MigMode = Annotated[mig.Mode, pydantic.BeforeValidator(_mode)]
 """`dynamic`, `static` or `off`."""
+
+
+Recovery = Annotated[Literal["off", "reset"], pydantic.BeforeValidator(_word)]
+"""What is done where the driver asks for a reset of a GPU."""
+
+
+def _cause(text: str) -> str:
+    try:
+        health.parse_cause(text)
+    except errors.Rejected as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def _effect(text: str) -> str:
+    try:
+        health.parse_effect(text)
+    except errors.Rejected as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+HealthCause = Annotated[str, pydantic.AfterValidator(_cause)]
+"""`recovery`, `xid=79`: what can be wrong with a GPU."""
+HealthEffect = Annotated[str, pydantic.AfterValidator(_effect)]
+"""`xid=94:NoSchedule`: a cause, and the effect of its taint."""
 
 
 def _amount(text: str) -> str:
