@@ -56,7 +56,7 @@ class Sources:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """Where it is kept, for this boot. `may_write`: of two instances of the driver the newer is to."""
+    """Where it is kept, in this boot; of two instances of the driver the newer `may_write`."""
 
     store: health_records.HealthRecords
     boot_id: str

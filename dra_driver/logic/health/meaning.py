@@ -226,11 +226,8 @@ def _wanted(facts: health.Facts) -> Iterator[tuple[str, str]]:
     if known is not None:
         yield known
     elif facts.recovery:
-        yield (
-            "drain-and-reset",
-            f"the driver wants recovery action {facts.recovery}, not known here: empty the GPU, "
-            "and reset it",
-        )
+        what = f"recovery action {facts.recovery}, which is not known here"
+        yield "drain-and-reset", f"the driver wants {what}: empty the GPU, and reset it"
     elif facts.drain_and_reset_wanted:
         yield _ACTIONS[health.Recovery.DRAIN_AND_RESET]
     elif facts.reset_wanted:
