@@ -6,7 +6,7 @@ knows of no change of the date; it begins anew with each boot, and so does what 
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dra_driver.logic.health import meaning
 from dra_driver.model import devices, health, taints
@@ -76,7 +76,7 @@ def held(hold: float, returns: int) -> float:
     return min(hold * 2.0 ** min(returns, 32), max(LONGEST_HOLD, hold))
 
 
-def looked(state: State, gpu: devices.GpuUuid, seen: meaning.Seen, now: Now, hold: float) -> State:
+def looked(state: State, gpu: str, seen: meaning.Seen, now: Now, hold: float) -> State:
     """What a look at the GPU says of its conditions."""
     for finding in seen.findings:
         state = found(state, finding, now, hold)
@@ -92,26 +92,19 @@ def looked(state: State, gpu: devices.GpuUuid, seen: meaning.Seen, now: Now, hol
     )
 
 
-def gone(state: State, gone_: Iterable[Identity], now: Now) -> State:
-    """The causes of these are known to be gone."""
-    identities = frozenset(gone_)
-    return dataclasses.replace(
-        state,
-        conditions=tuple(
-            _away(one, now) if one.finding.identity in identities else one
-            for one in state.conditions
-        ),
-    )
+def gone(state: State, key: health.Key, now: Now) -> State:
+    """The causes of everything with this key are known to be gone."""
+    return _all_away(state, lambda one: one.finding.key is key, now)
 
 
 def recovered(state: State, now: Now) -> State:
     """The GPU was reset, or its driver loaded anew: what was to last until then is gone."""
-    ending = (
-        one.finding.identity
-        for one in state.conditions
-        if one.finding.lasts is health.Lasts.UNTIL_RECOVERED
-    )
-    return gone(state, ending, now)
+    return _all_away(state, lambda one: one.finding.lasts is health.Lasts.UNTIL_RECOVERED, now)
+
+
+def _all_away(state: State, which: Callable[[health.Condition], bool], now: Now) -> State:
+    listed = tuple(_away(one, now) if which(one) else one for one in state.conditions)
+    return dataclasses.replace(state, conditions=listed)
 
 
 def ended(state: State, live: Collection[str], now: Now) -> State:
@@ -134,16 +127,22 @@ def live_claims(condition: health.Condition, live: Collection[str]) -> tuple[str
     return tuple(uid for uid in condition.claims if uid in live)
 
 
-def lapsed(state: State, now: Now) -> State:
-    """Without what has stayed away for long enough."""
-    over = [one for one in state.conditions if _is_over(one, now)]
+def lapsed(state: State, now: Now, *, looked: bool) -> State:
+    """Without what has stayed away for long enough.
+
+    `looked`: the GPU was looked at just now. What a look has to confirm ends by a look alone.
+    """
+    over = [one for one in state.conditions if _is_over(one, now, looked=looked)]
     fresh = {key: value for key, value in state.left.items() if now.seconds - value.at < REMEMBERED}
     if not over and len(fresh) == len(state.left):
         return state
-    fresh |= {one.finding.identity: Left(now.seconds, one.returns) for one in over if one.hold}
+    fresh |= {
+        one.finding.identity: Left(now.seconds, one.returns)
+        for one in over
+        if one.hold and one.finding.lasts is not health.Lasts.UNTIL_CLAIMS_END
+    }
     newest = sorted(fresh.items(), key=lambda item: item[1].at)[-MOST_REMEMBERED:]
-    kept = tuple(one for one in state.conditions if not _is_over(one, now))
-    return State(kept, dict(newest))
+    return State(tuple(one for one in state.conditions if one not in over), dict(newest))
 
 
 def rebooted(state: State) -> State:
@@ -276,5 +275,10 @@ def _away(one: health.Condition, now: Now) -> health.Condition:
     return one if one.away is not None else dataclasses.replace(one, away=now.seconds)
 
 
-def _is_over(one: health.Condition, now: Now) -> bool:
-    return one.away is not None and now.seconds - one.away >= one.hold
+def _is_over(one: health.Condition, now: Now, *, looked: bool) -> bool:
+    by_itself = (
+        one.finding.lasts is health.Lasts.UNTIL_CLAIMS_END
+        or one.finding.key is health.Key.UNMONITORED
+    )
+    is_away = one.away is not None and now.seconds - one.away >= one.hold
+    return is_away and (looked or by_itself)

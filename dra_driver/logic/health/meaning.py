@@ -265,8 +265,8 @@ def _memory(facts: health.Facts) -> Iterator[_Row]:
 
 def _heat(facts: health.Facts) -> Iterator[_Row]:
     if facts.thermal_slowdown:
-        degrees = "" if facts.temperature is None else f" ({facts.temperature} °C)"
-        message = f"the GPU is too hot{degrees} and runs slowly; look at the cooling"
+        # Without the temperature: what is told would change with each look.
+        message = "the GPU is too hot, and runs slowly; look at the cooling"
         yield _Key.THERMAL, "slowdown", taints.NONE, message
     if facts.power_brake:
         message = "the GPU is short of power and runs slowly; look at the power supply"
