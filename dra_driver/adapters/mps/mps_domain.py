@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import pydantic
 
 from dra_driver import errors
 from dra_driver.adapters.disk import files, stores
+from dra_driver.adapters.mps import mps_log
 from dra_driver.adapters.system import mounts, pids
 from dra_driver.model import mps
 
@@ -27,6 +29,7 @@ _DESCRIPTION = "daemon.json"
 _DAEMON = stores.Kind(
     "description of an MPS daemon", mps.encode, mps.decode, key=lambda daemon: daemon.id
 )
+_FAULT = re.compile(rb"fatal GPU error|status FAULT", re.IGNORECASE)
 _NAMED_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _REMOVALS = 8
@@ -149,6 +152,23 @@ class Domain:
             return files.read(self._problem) or ""
         except (OSError, UnicodeDecodeError):
             return ""
+
+    def has_faulted(self, daemon: mps.Daemon, seconds: float) -> bool:
+        """Whether the server of the daemon has told of a fatal fault within so many seconds.
+
+        What it says was taken from NVIDIA, "Multi-Process Service", "Error Containment": a server
+        that handles a fault of a client says so in its log, and the control daemon in its own.
+        """
+        now = time.time()
+        for name in ("server.log", "control.log"):
+            path = pathlib.Path(daemon.log_dir) / name
+            try:
+                is_new = now - path.stat().st_mtime < seconds
+                if is_new and _FAULT.search(mps_log.end_of(path)):
+                    return True
+            except OSError:
+                continue
+        return False
 
     def supervisor(self) -> pids.Process | None:
         """The supervisor that runs; None: none."""

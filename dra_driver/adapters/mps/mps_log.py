@@ -178,7 +178,7 @@ def bound_output(path: pathlib.Path, *, most: int = MOST_BYTES) -> None:
 def last_words(path: pathlib.Path) -> str:
     """The end of what is in a log, on one line, for a message."""
     try:
-        return _words(_end(path))
+        return _words(end_of(path))
     except OSError as error:
         return f"its log cannot be read: {error}"
 
@@ -195,7 +195,12 @@ def _make_way(path: pathlib.Path) -> None:
     path.replace(path.with_name(f"{path.name}.1"))
 
 
-def _end(path: pathlib.Path) -> bytes:
+def end_of(path: pathlib.Path) -> bytes:
+    """The last few kilobytes of a log.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LAST_BYTES))
