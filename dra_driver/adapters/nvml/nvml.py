@@ -107,11 +107,16 @@ class Nvml:
         Raises:
             errors.Retryable: the driver is not there (yet).
         """
-        self.init()
+        library = self.opened()
         try:
-            yield self._import()
+            yield library
         finally:
             self.shutdown()
+
+    def opened(self) -> Any:
+        """The library, open, until whoever asked for it calls `shutdown`. Raises as `init`."""
+        self.init()
+        return self._import()
 
     def discover(self) -> devices.Discovery:
         """Every GPU that the driver serves. No GPU at all is an empty answer, not an error.

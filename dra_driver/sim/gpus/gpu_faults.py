@@ -12,6 +12,7 @@ from dra_driver import errors
 from dra_driver.sim.gpus import gpu_errors, gpu_files
 
 FILE = "faults.json"
+LOST = gpu_errors.CODES["NVML_ERROR_GPU_IS_LOST"]
 
 
 class _Fault(pydantic.BaseModel):
@@ -127,6 +128,32 @@ def remove(directory: pathlib.Path, *uuids: str) -> None:
         faults.faults.append(Absent(absent=sorted(uuids)))
 
 
+def lose(directory: pathlib.Path, uuid: str) -> None:
+    """The GPU falls off the bus while NVML is open: it answers to nothing, and is still listed."""
+    if uuid not in lost(directory):
+        inject(directory, error=LOST, uuid=uuid)
+
+
+def lost(directory: pathlib.Path) -> frozenset[str]:
+    """The UUIDs of the GPUs that have."""
+    return frozenset(
+        uuid for fault in FaultFile(directory).read().failing if (uuid := _lost(fault))
+    )
+
+
+def bring_back(directory: pathlib.Path, *uuids: str) -> None:
+    """These GPUs are there again, whether they were lost or removed."""
+    with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
+        kept: list[Failing | Absent | Renumbered] = []
+        for fault in faults.faults:
+            if isinstance(fault, Absent):
+                left = [uuid for uuid in fault.absent if uuid not in uuids]
+                kept += [Absent(absent=left)] if left else []
+            elif not (isinstance(fault, Failing) and _lost(fault) in uuids):
+                kept.append(fault)
+        faults.faults = kept
+
+
 def renumber(directory: pathlib.Path, uuid: str, minor: int) -> None:
     """The next switch of its MIG mode gives a GPU this minor number, as NVML says that it may."""
     with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
@@ -136,6 +163,12 @@ def renumber(directory: pathlib.Path, uuid: str, minor: int) -> None:
 def clear(directory: pathlib.Path) -> None:
     """Everything works again."""
     gpu_files.ModelFile(directory / FILE, Faults()).clear()
+
+
+def _lost(fault: Failing) -> str | None:
+    """The GPU for which nothing works any more because of this; None: it is another fault."""
+    is_all = fault.function is None and fault.times is None
+    return fault.uuid if is_all and fault.error == LOST else None
 
 
 def _count_off(faults: Faults, fault: Failing) -> None:

@@ -56,6 +56,7 @@ class Model(_Facts):
     addressing_mode: int
     cores: int
     memory_bus_width: int
+    nvlinks: int
     mig_capable: bool
     mig_mode_change_needs_reset: bool
     gpu_instance_profiles: tuple[Profile, ...]

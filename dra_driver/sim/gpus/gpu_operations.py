@@ -7,27 +7,43 @@ import ctypes
 import pathlib
 
 from dra_driver import errors
-from dra_driver.sim.gpus import gpu_mig_types, gpu_models, gpu_session, gpu_state, gpus
+from dra_driver.sim.gpus import (
+    gpu_faults,
+    gpu_health_state,
+    gpu_mig_types,
+    gpu_models,
+    gpu_session,
+    gpu_state,
+    gpus,
+)
 
 
 def reset(directory: pathlib.Path, uuid: str) -> None:
     """Reset a GPU: its instances are gone, and the pending MIG mode is the current one.
 
+    What the driver wanted a reset for is done, and errors are counted from 0 on.
+
     Raises:
         errors.Retryable: a process uses it.
+        errors.Rejected: it has fallen off the bus.
     """
+    if uuid in gpu_faults.lost(directory):
+        raise errors.Rejected(f"{uuid} has fallen off the bus: it takes a reboot to bring it back")
     with gpu_state.open_file(directory).edit() as state:
         gpu = gpu_session.find(state, uuid)
         if gpu.processes:
             users = ", ".join(str(process.pid) for process in gpu.processes)
             raise errors.Retryable(f"{uuid} is used by the processes {users}: end them first")
         _restart(gpu)
+    with gpu_health_state.open_file(directory).edit() as health:
+        gpu_health_state.restart(health.of(uuid))
 
 
 def reboot(directory: pathlib.Path) -> None:
     """Restart the node: processes, instances, compute modes and time slices are gone.
 
-    MIG mode outlives it on Ampere, where it is kept on the card, and not on Hopper.
+    Lost cards are back, and what resets mend is mended. MIG mode outlives it on Ampere, where it is
+    kept on the card, and not on Hopper.
     """
     with gpu_state.open_file(directory).edit() as state:
         for gpu in state.gpus:
@@ -37,6 +53,23 @@ def reboot(directory: pathlib.Path) -> None:
             if not gpu_models.load(gpu.model).mig_mode_change_needs_reset:
                 gpu.mig_pending = False
             _restart(gpu)
+    with gpu_health_state.open_file(directory).edit() as health:
+        for one in health.cards.values():
+            gpu_health_state.restart(one)
+    gpu_faults.bring_back(directory, *gpu_faults.lost(directory))
+
+
+def unload_driver(directory: pathlib.Path) -> None:
+    """The kernel module of the driver is taken out. Nothing of NVML works until `load_driver`."""
+    with gpu_state.open_file(directory).edit() as state:
+        state.driver_is_loaded = False
+
+
+def load_driver(directory: pathlib.Path) -> None:
+    """It is loaded again. What was open before, event sets too, is of no use any more."""
+    with gpu_state.open_file(directory).edit() as state:
+        state.driver_is_loaded = True
+        state.driver_loads += 1
 
 
 def virtualize(directory: pathlib.Path, uuid: str) -> None:

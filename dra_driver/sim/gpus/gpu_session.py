@@ -65,6 +65,7 @@ class Session(gpu_errors.Names):
         self._lock = threading.Lock()
         self._opened = 0
         self._session = 0
+        self._loads = 0
         self._attached: tuple[str, ...] = ()
         self._clients: gpu_clients.Opened | None = None
 
@@ -77,8 +78,12 @@ class Session(gpu_errors.Names):
         Which there are is looked up now, and not again until it is closed.
         """
         self._meet_fault("nvmlInitWithFlags")
+        node = self._state.read()
+        if not node.driver_is_loaded:
+            raise self._error("DRIVER_NOT_LOADED")
         with self._lock:
             if not self._opened:
+                self._loads = node.driver_loads
                 present = self._present()
                 if not present and not flags & self.NVML_INIT_FLAG_NO_GPUS:
                     raise self._error("GPU_NOT_FOUND")
@@ -88,7 +93,9 @@ class Session(gpu_errors.Names):
             self._opened += 1
 
     def nvmlShutdown(self) -> None:
-        self._enter("nvmlShutdown")
+        if not self._opened:
+            raise self._error("UNINITIALIZED")
+        self._meet_fault("nvmlShutdown")
         with self._lock:
             self._opened = max(self._opened - 1, 0)
             if not self._opened and self._clients is not None:
@@ -102,9 +109,18 @@ class Session(gpu_errors.Names):
         return tuple(gpu.uuid for gpu in gpus if gpu.uuid not in absent)
 
     def _enter(self, function: str) -> None:
+        self._check_open()
+        self._meet_fault(function)
+
+    def _check_open(self) -> None:
+        """Nothing works that was opened before the driver was unloaded."""
         if not self._opened:
             raise self._error("UNINITIALIZED")
-        self._meet_fault(function)
+        node = self._state.read()
+        if not node.driver_is_loaded:
+            raise self._error("DRIVER_NOT_LOADED")
+        if node.driver_loads != self._loads:
+            raise self._error("UNINITIALIZED")
 
     def _meet_fault(self, function: str, uuid: str | None = None) -> None:
         failing = self._faults.read().failing
@@ -130,8 +146,7 @@ class Session(gpu_errors.Names):
 
         `parts` says that the function answers for MIG devices too.
         """
-        if not self._opened:
-            raise self._error("UNINITIALIZED")
+        self._check_open()
         if not isinstance(handle, Handle) or handle.session != self._session:
             raise self._error("INVALID_ARGUMENT")
         return self._ask(function, handle.uuid, handle.mig, parts=parts)

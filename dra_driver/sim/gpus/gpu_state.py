@@ -85,13 +85,18 @@ class Gpu(_State):
 
 
 class Node(_State):
-    """The cards of a node and its driver. The versions are those of the recorded machines."""
+    """The cards of a node and its driver. The versions are those of the recorded machines.
+
+    `driver_loads` counts how often the driver was loaded again since the first time.
+    """
 
     version: Literal[1] = 1
     node: str = ""
     driver_version: str = "580.159.04"
     nvml_version: str = "13.580.159.04"
     cuda_driver_version: int = 13000
+    driver_is_loaded: bool = True
+    driver_loads: int = 0
     gpus: list[Gpu] = []
 
 

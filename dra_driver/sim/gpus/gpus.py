@@ -12,6 +12,8 @@ import types
 
 from dra_driver.sim.gpus import (
     gpu_errors,
+    gpu_events,
+    gpu_health,
     gpu_mig_devices,
     gpu_mig_rules,
     gpu_session,
@@ -25,7 +27,9 @@ NVIDIA_SMI = pathlib.Path(str(importlib.resources.files("dra_driver.sim.gpus") /
 _MEMORY_V2 = 0x02000028
 
 
-class SimulatedNvml(gpu_mig_devices.MigDevices):
+class SimulatedNvml(
+    gpu_mig_devices.MigDevices, gpu_health.HealthFunctions, gpu_events.EventFunctions
+):
     """Stands in for the module `pynvml`. State and faults are files in `state_dir`.
 
     Args:
@@ -51,6 +55,11 @@ class SimulatedNvml(gpu_mig_devices.MigDevices):
     def write_sysfs(self) -> pathlib.Path:
         """Write a `/sys` that fits these GPUs, and return its path."""
         return gpu_sysfs.write(self._state_dir, self._state.read())
+
+    def present(self) -> frozenset[str]:
+        """The PCI addresses of the GPUs that are on the bus, whether NVML is open or not."""
+        there = set(self._present())
+        return frozenset(g.pci_address for g in self._state.read().gpus if g.uuid in there)
 
     def nvmlErrorString(self, result: int) -> str:
         return gpu_errors.text(result)
