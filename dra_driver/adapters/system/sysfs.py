@@ -17,6 +17,7 @@ class Sysfs:
     def __init__(self, root: pathlib.Path = pathlib.Path("/sys")) -> None:
         self._devices = root / "bus" / "pci" / "devices"
         self._nodes = root / "devices" / "system" / "node"
+        self._driver = root / "bus" / "pci" / "drivers" / "nvidia"
 
     def pcie_root(self, address: devices.PciAddress) -> str | None:
         """The root bus above the device, `pci0000:00`; None if the kernel does not tell.
@@ -37,6 +38,17 @@ class Sysfs:
         except (OSError, ValueError):
             return None
         return node if node >= 0 else None
+
+    def served(self) -> tuple[int, frozenset[str]] | None:
+        """What changes when NVIDIA's driver is loaded anew, or the GPUs that it serves are others.
+
+        The directory of the driver, and the addresses in it; None: it is not loaded.
+        """
+        try:
+            names = frozenset(path.name for path in self._driver.iterdir() if ":" in path.name)
+            return self._driver.stat().st_ino, names
+        except OSError:
+            return None
 
     def nearest(self, node: int) -> tuple[int, ...]:
         """The other NUMA nodes on the socket of one that are nearest to it; none if unknown.

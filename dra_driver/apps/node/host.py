@@ -20,7 +20,8 @@ class Hardware:
 
     `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
     `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
-    these UUIDs have time slices to set.
+    these UUIDs have time slices to set, and `bus` cheaply something that changes when GPUs come or
+    go, or their driver.
     """
 
     nvml: nvml.Nvml
@@ -31,6 +32,7 @@ class Hardware:
     nvidia_smi: nvidia_smi.NvidiaSmi
     with_time_slices: time_slice_probe.Ask
     missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
+    bus: Callable[[], object] = lambda: None
 
 
 def hardware(config: settings.KubeletPlugin) -> Hardware:
@@ -42,9 +44,10 @@ def hardware(config: settings.KubeletPlugin) -> Hardware:
             driver_programs.find, layout, nvidia_smi.PROGRAM, library=nvidia_smi.LIBRARY
         )
     )
+    place = sysfs.Sysfs(config.sysfs_root)
     return Hardware(
         nvml=nvml.Nvml(layout=layout),
-        place=sysfs.Sysfs(config.sysfs_root),
+        place=place,
         injector=injection.HostDriver(
             root,
             capabilities.Capabilities(root.root_of_devices, config.proc_root),
@@ -57,6 +60,7 @@ def hardware(config: settings.KubeletPlugin) -> Hardware:
         nvidia_smi=smi,
         with_time_slices=smi.with_time_slices,
         missing=functools.partial(missing, root),
+        bus=place.served,
     )
 
 

@@ -59,6 +59,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> host.Hardw
         launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
         with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
+        bus=library.present,
     )
 
 

@@ -1,0 +1,90 @@
+"""The health of a node's GPUs, as its settings and its hardware have it."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from dra_driver import errors
+from dra_driver.adapters.disk import files, health_records
+from dra_driver.adapters.mps import mps_domain
+from dra_driver.adapters.nvml import nvml_health
+from dra_driver.apps.health import book, card_health, watching
+from dra_driver.apps.node import base
+from dra_driver.apps.offering import inventory
+from dra_driver.logic.health import conditions, meaning
+from dra_driver.model import devices, health
+
+FAULT_SECONDS = 30.0
+"""How old what a daemon's log tells of a fault may be to belong to an event."""
+
+
+def policy(effects: Iterable[str], evict: Iterable[str], hold: float) -> meaning.Policy:
+    """What the settings say of effects."""
+    return meaning.Policy(
+        tuple(health.parse_effect(text) for text in effects),
+        tuple(health.parse_cause(text) for text in evict),
+        hold,
+    )
+
+
+class Watched:
+    """Listens to GPUs, looks at them, and remembers what is wrong."""
+
+    def __init__(
+        self,
+        on: base.Base,
+        gpus: inventory.Inventory,
+        *,
+        listeners: book.Listeners,
+        may_write: Callable[[], bool],
+    ) -> None:
+        """Nothing is started yet."""
+        config = on.config
+        self._mps = config.mps
+        self._gpus = gpus
+        self.cards = card_health.CardHealth(
+            card_health.Sources(
+                gpus, on.records, nvml_health.HealthReader(on.hardware.nvml), self._faulted
+            ),
+            book.Kept(health_records.opened(config.state / "health"), on.boot_id, may_write),
+            policy(config.health_effects, config.health_evict, config.health_hold_seconds),
+            interval=config.rescan_seconds,
+            listeners=listeners,
+        )
+        self.events = watching.EventWatch(
+            on.hardware.nvml, self._wanted, self.cards, bus=on.hardware.bus, look=gpus.look
+        )
+
+    def view(self) -> conditions.View:
+        """What is wrong now."""
+        return self.cards.view
+
+    def settled(self) -> conditions.View:
+        """What is published of that."""
+        return self.cards.settled
+
+    def load(self) -> None:
+        """Take up what was known, before anything is told or published."""
+        self.cards.book.load()
+
+    def start(self) -> None:
+        """Begin to listen and to look."""
+        self.cards.start()
+        self.events.start()
+
+    def stop(self) -> None:
+        """Stop."""
+        self.events.stop()
+        self.cards.stop()
+
+    def _wanted(self) -> Collection[devices.GpuUuid]:
+        return [card.gpu.uuid for card in self._gpus.snapshot.cards]
+
+    def _faulted(self, domains: Iterable[str]) -> Collection[str]:
+        return [domain for domain in domains if self._has_faulted(domain)]
+
+    def _has_faulted(self, name: str) -> bool:
+        domain = mps_domain.Domain(self._mps / name)
+        try:
+            daemon = domain.read()
+        except (errors.DriverError, *files.TROUBLE):
+            return False
+        return daemon is not None and domain.has_faulted(daemon, FAULT_SECONDS)
