@@ -2,13 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
-from dra_driver.apps.offering import inventory
-from dra_driver.logic.offering import catalog, naming, offering, packing, publishing
-from dra_driver.model import slices
+from dra_driver.apps.offering import inventory, withdrawing
+from dra_driver.logic.health import conditions, tainting
+from dra_driver.logic.offering import catalog, naming, offering, packing, publishing, tainted
+from dra_driver.model import devices, mig, prepared, slices
+
+_Place = tuple[str, mig.Spot | None]
+"""The UUID of a GPU, and where on it; None: all of it."""
 
 
 class Offers:
@@ -23,14 +27,21 @@ class Offers:
         policy: packing.Policy,
         seconds: float,
         later: Callable[[], None],
+        health: Callable[[], conditions.View] = conditions.View,
+        allocated: withdrawing.Allocated = tuple,
     ) -> None:
-        """`later` is called when an order that had to wait may be published."""
+        """`later` is called when an order that had to wait may be published.
+
+        `health` tells what is wrong with GPUs, and `allocated` which devices claims have.
+        """
         self._gpus = gpus
         self._known = known
         self._driver_name = driver_name
         self._policy = policy
         self._seconds = seconds
         self._later = later
+        self._health = health
+        self._withdrawing = withdrawing.Withdrawing(allocated)
         self._reordered = float("-inf")
         self._timer: threading.Timer | None = None
         self._reminds_at = float("-inf")
@@ -58,7 +69,7 @@ class Offers:
         nameless = snapshot.nameless.keys()
         if nameless and nameless & naming.cards(naming.published(published)):
             return None
-        state = offering.State(snapshot.lost, self._held(published, snapshot), published)
+        state = self._state(snapshot, published, form)
         self._tell_unoffered(snapshot.cards, form)
         listed = self._listing(snapshot, form, refused)
         best = offering.offer(listed, state, self._policy_of(may_reorder=True))
@@ -76,24 +87,43 @@ class Offers:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _held(
-        self, published: Sequence[slices.Device], snapshot: inventory.Snapshot
-    ) -> frozenset[str]:
-        """The devices that claims have, or may have."""
+    def _state(
+        self,
+        snapshot: inventory.Snapshot,
+        published: Sequence[slices.Device],
+        form: publishing.Form,
+    ) -> offering.State:
+        """What claims have, or may have, and what is wrong with any device."""
         try:
             known = self._known.contents()
         except OSError as error:
             raise errors.Retryable(f"the records of claims cannot be read: {error}") from error
+        records_ = known.records.values()
         held = {
             device.device
-            for record in known.records.values()
+            for record in records_
             for device in record.devices
             if not device.admin_access
         }
+        listed = {device.name for device in published}
         if known.damaged:
             # What those claims have is not known: nothing that is published goes meanwhile.
-            held |= {device.name for device in published} - snapshot.offered.keys()
-        return frozenset(held)
+            held |= listed - snapshot.offered.keys()
+        taints = self._taints(_places(snapshot, records_))
+        if form.taints:
+            return offering.State(snapshot.lost, held, published, taints)
+        hidden = self._withdrawing.hidden(taints, held | listed if known.damaged else held)
+        return offering.State(snapshot.lost, held, published, hidden=hidden)
+
+    def _taints(self, places: Mapping[str, _Place]) -> Mapping[str, tainted.Taints]:
+        """Those of all devices that are not well, by name."""
+        view = self._health()
+        if not view.conditions:
+            return {}
+        found = {
+            name: tainting.of(view.at(*place), self._driver_name) for name, place in places.items()
+        }
+        return {name: has for name, has in found.items() if has}
 
     def _listing(
         self, snapshot: inventory.Snapshot, form: publishing.Form, refused: Collection[str]
@@ -124,6 +154,19 @@ class Offers:
             if reason and name not in self._told:
                 self._told.add(name)
                 self._log.warning(f"partitions are not offered: {reason}", device=name)
+
+
+def _places(snapshot: inventory.Snapshot, known: Iterable[prepared.Record]) -> Mapping[str, _Place]:
+    """Where devices are, by name: all that are offered, and those that claims have."""
+    found: dict[str, _Place] = {}
+    for record in known:
+        for device in record.devices:
+            gpu = record.cards.get(devices.card_of(device.device))
+            if gpu is not None:
+                found[device.device] = (gpu, None)
+        found |= {one.device: (one.gpu, one.spot) for one in record.partitions}
+    offers = {**snapshot.lost, **snapshot.offered}
+    return found | {name: (one.gpu.uuid, one.spot) for name, one in offers.items()}
 
 
 def _reorders(best: Sequence[publishing.Content], published: Sequence[slices.Device]) -> bool:

@@ -291,7 +291,9 @@ class Publisher:
         existing: Sequence[publishing.Json],
     ) -> bool | None:
         """As `_reconcile`; None where the server has shown that it leaves less to be published."""
-        form = self._form.get(owner, writer.resource.version)
+        form = dataclasses.replace(
+            self._form.get(owner, writer.resource.version), taints=writer.takes_taints
+        )
         versions = tuple(
             (body["metadata"]["name"], body["metadata"]["resourceVersion"]) for body in existing
         )

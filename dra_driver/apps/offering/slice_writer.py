@@ -22,6 +22,7 @@ PASSING = 10.0
 """Seconds for which a refusal that names no device may pass: a webhook that is starting, roles that
 the server has not read yet."""
 _COUNTERS = re.compile(r"\b(sharedCounters|consumesCounters)\b")
+_TAINTS = "devices[].taints"
 _SAMPLES = 8
 _NO_DRY_RUN = "does not support dry run"
 """Said of a webhook that does more than to answer (apiserver, `NewDryRunUnsupportedErr`)."""
@@ -60,6 +61,7 @@ class SliceWriter:
         self._cut: dict[str, publishing.Json] = {}
         self._refused: dict[str, Part] = {}
         self._refused_since: dict[str, float] = {}
+        self._takes_taints = True
         self._samples: dict[frozenset[str], publishing.Json] = {}
         self._asked = 0.0
         self._told: set[frozenset[str]] = set()
@@ -74,10 +76,16 @@ class SliceWriter:
         """What the server refuses, by `refusals.mark`."""
         return self._refused
 
+    @property
+    def takes_taints(self) -> bool:
+        """Whether the server takes taints of devices, as far as it has shown."""
+        return self._takes_taints
+
     def doubt(self) -> None:
         """It may be another server by now, or one with other feature gates."""
         self._is_fresh = True
         self._known, self._cut, self._refused, self._samples = set(), {}, {}, {}
+        self._takes_taints = True
 
     def is_dated(self) -> bool:
         """Whether something is dropped or refused, and that was found long ago."""
@@ -134,12 +142,15 @@ class SliceWriter:
         return learned
 
     def write(self, changes: publishing.Changes) -> bool:
-        """Carry the changes out. Whether something was refused: what is left comes to less then.
+        """Carry the changes out. Whether the server has shown that there is less to be written.
+
+        It has refused something, or drops taints: what was to be told by one is to be left out.
 
         Raises:
             kube.ApiError: a write failed, or what was refused cannot be left out. Those before it
                 were carried out.
         """
+        took_taints = self._takes_taints
         for body in changes.delete:
             self._delete(body)
         for body, verb in _writes(changes):
@@ -155,7 +166,7 @@ class SliceWriter:
                 updated=len(changes.update),
                 created=len(changes.create),
             )
-        return False
+        return took_taints and not self._takes_taints
 
     def _delete(self, body: publishing.Json) -> None:
         metadata = body["metadata"]
@@ -208,6 +219,9 @@ class SliceWriter:
         if any(_COUNTERS.search(field) for field in missing):
             # Partitions without counters would be given out on top of each other.
             self._counters_dropped()
+        if _TAINTS in missing:
+            self._takes_taints = False
+            self._samples[frozenset({_TAINTS})] = publishing.as_new(_tainted_alone(sent))
         # Slices with other devices lack the same fields in another order.
         if frozenset(missing) not in self._told:
             self._told.add(frozenset(missing))
@@ -242,6 +256,14 @@ class SliceWriter:
                 reason=str(error),
             )
         return bool(more)
+
+
+def _tainted_alone(body: publishing.Json) -> publishing.Json:
+    """A slice of which the server drops nothing but a taint, if anything."""
+    device = next(one for one in body["spec"]["devices"] if one.get("taints"))
+    spec = {key: value for key, value in body["spec"].items() if key != "sharedCounters"}
+    spec["devices"] = [{"name": device["name"], "taints": device["taints"]}]
+    return body | {"spec": spec}
 
 
 _Verb = Literal["update", "create"]

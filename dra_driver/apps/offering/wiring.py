@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from dra_driver.adapters.system import instances
 from dra_driver.apps.node import base, slice_form, time_slice_probe
-from dra_driver.apps.offering import inventory, names, offers, per_gpu, publishing
+from dra_driver.apps.offering import inventory, names, offers, per_gpu, publishing, withdrawing
+from dra_driver.logic.health import conditions
 
 
 class Offering:
@@ -16,10 +17,13 @@ class Offering:
         *,
         on_change: Callable[[], None],
         on_error: Callable[[], None],
+        health: Callable[[], conditions.View] = conditions.View,
+        allocated: withdrawing.Allocated = tuple,
     ) -> None:
         """Nothing is started yet.
 
-        `on_change` is told when other GPUs are seen, `on_error` when slices cannot be written.
+        `on_change` is told when other GPUs are seen, `on_error` when slices cannot be written;
+        `health` tells what is wrong with GPUs, and `allocated` which devices claims have.
         """
         config, hardware = on.config, on.hardware
         self._state = config.state
@@ -46,6 +50,8 @@ class Offering:
             policy=config.packing,
             seconds=config.repacking_seconds,
             later=lambda: self.publisher.changed(),  # noqa: PLW0108 - it is made after this
+            health=health,
+            allocated=allocated,
         )
         self.publisher = publishing.Publisher(
             on.client,

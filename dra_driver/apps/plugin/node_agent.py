@@ -18,6 +18,7 @@ from dra_driver.apps.telling import announcing
 from dra_driver.apps.telling import wiring as telling_wiring
 from dra_driver.apps.upkeep import wiring as upkeep_wiring
 from dra_driver.logic.doctor import diagnosis
+from dra_driver.logic.preparing import staleness
 
 WAIT_FOR_GPUS = 20.0
 """Seconds that a first look at the GPUs may take before calls are answered without it."""
@@ -49,10 +50,14 @@ class NodeAgent:
         self._stop = threading.Event()
         self._is_ready = False
         self._on = on = base.opened(config, hardware, metrics, user_agent=user_agent)
-        self._offering = offering_wiring.Offering(
-            on, on_change=self._changed, on_error=self._publish_failed
-        )
         source = fetching.ApiClaims(on.client, self._stop)
+        here = attempts.node(on)
+        self._offering = offering_wiring.Offering(
+            on,
+            on_change=self._changed,
+            on_error=self._publish_failed,
+            allocated=lambda: staleness.devices_taken(source.concerning(here, ()), here),
+        )
         launcher = effects_wiring.launcher(on)
         effects = effects_wiring.effects(on, launcher)
         self._effects = effects.listed
@@ -67,7 +72,7 @@ class NodeAgent:
             ask=self._why_unpublished,
         )
         self._preparer = preparing.Preparer(
-            attempts.node(on),
+            here,
             attempts.store(on),
             source,
             self._offering.gpus,

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dra_driver.logic.health import meaning
-from dra_driver.model import devices, health, taints
+from dra_driver.model import devices, health, mig, taints
 
 LONGEST_HOLD = 3600.0
 """Seconds."""
@@ -178,13 +178,17 @@ class View:
 
     def of(self, offered: devices.Offer) -> tuple[health.Condition, ...]:
         """What is wrong with a device, the gravest first."""
+        return self.at(offered.gpu.uuid, offered.spot)
+
+    def at(self, gpu: str, spot: mig.Spot | None) -> tuple[health.Condition, ...]:
+        """What is wrong with a place of a GPU, None: the whole, the gravest first."""
         return tuple(
             grave_first(
                 one
                 for one in self.conditions
                 if not one.finding.only_claims
-                and one.finding.gpu == offered.gpu.uuid
-                and one.finding.spot in {None, offered.spot}
+                and one.finding.gpu == gpu
+                and one.finding.spot in {None, spot}
             )
         )
 

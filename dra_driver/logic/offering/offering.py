@@ -16,6 +16,7 @@ from dra_driver.logic.offering import (
     publishing,
     refusals,
     shares,
+    tainted,
 )
 from dra_driver.model import devices, mig, quantities, slices
 
@@ -29,12 +30,15 @@ class State:
     """What is in use on the node.
 
     `lost` are devices whose GPU was seen earlier and is not there now; `held` are the devices of
-    claims by name; `published` is what is published now, in order.
+    claims by name; `published` is what is published now, in order. `taints` are those of devices by
+    name, and `hidden` are devices that are left out, because nothing else would keep claims away.
     """
 
     lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)
     held: Collection[str] = frozenset()
     published: Sequence[slices.Device] = ()
+    taints: Mapping[str, tainted.Taints] = dataclasses.field(default_factory=dict)
+    hidden: Collection[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,12 +105,13 @@ def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Con
     """The content of the node's slices, in publishing order.
 
     A device that a claim holds stays listed when it can no longer be offered, so that whoever
-    looks for it finds it: as it was, and with a taint if its GPU is gone.
+    looks for it finds it: as it was, and with a taint if its GPU is gone. Taints change no order.
     """
     groups = _Groups(listed, state, policy)
     if listed.form.layout is publishing.Layout.COMBINED:
-        return groups.combined()
-    return (*_counter_slices(list(listed.sets.values())), *groups.contents())
+        return tainted.contents(groups.combined(), groups.marks())
+    contents = (*_counter_slices(list(listed.sets.values())), *groups.contents())
+    return tainted.contents(contents, groups.marks())
 
 
 def why_uncut(card: catalog.Card, form: publishing.Form) -> str:
@@ -161,6 +166,23 @@ class _Groups:
             for card in cards
             if card.gpu.profiles and card.name in cut
         ]
+
+    def marks(self) -> tainted.Marks:
+        """What is wrong with the devices."""
+        state, driver_name = self._state, self._policy.driver_name
+        there = {card.name for card in self._cards}
+        found = dict(state.taints)
+        if self._listed.form.taints:
+            for name in self._kept:
+                if devices.card_of(name) not in there:
+                    found[name] = tainted.away(found.get(name, ()), driver_name)
+        return tainted.Marks(
+            found,
+            frozenset(state.hidden) - frozenset(state.held),
+            state.held,
+            self._kept.keys() if self._listed.refused else frozenset(),
+            self._listed.refused,
+        )
 
     def contents(self) -> tuple[publishing.Content, ...]:
         """Slices by profile, smallest first; then whole GPUs."""
@@ -250,7 +272,6 @@ class _Groups:
         """What is held and not offered any more."""
         offered = {name for card in self._cards for name in card.offers}
         known = {device.name: device for device in self._state.published}
-        there = {card.name for card in self._cards}
         kept = {}
         for name in sorted(set(self._state.held) - offered):
             device = known.get(name)
@@ -264,18 +285,9 @@ class _Groups:
             if _set_of(device) not in self._listed.sets:
                 # A set that is not there would make the whole pool invalid.
                 device = _without(device, "consumesCounters")
-            # It was tainted if its GPU was gone earlier, and that may be back.
-            device = _without(device, "taints")
-            forms = [device]
-            if devices.card_of(device.name) not in there:
-                forms.insert(0, _tainted(device, f"{self._policy.driver_name}/gpu-lost"))
-            form = next((one for one in forms if not self._is_refused(one)), None)
-            if form is not None:
-                kept[name] = form
+            # Those that it has are told anew.
+            kept[name] = _without(device, "taints")
         return kept
-
-    def _is_refused(self, device: slices.Device) -> bool:
-        return _is_refused(device, self._listed.refused)
 
 
 def _device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) -> slices.Device:
@@ -347,7 +359,7 @@ def _by_cards(
     chunk_of: dict[str, int] = {}
     chunk, size = 0, 0
     for card in sorted(counts, key=devices.by_number):
-        if size and size + counts[card] > publishing.MAX_DEVICES_RESTRICTED:
+        if size and size + counts[card] > publishing.MAX_DEVICES:
             chunk, size = chunk + 1, 0
         chunk_of[card], size = chunk, size + counts[card]
     for number in range(chunk + 1):
@@ -368,8 +380,3 @@ def _set_of(device: slices.Device) -> str:
 def _without(device: slices.Device, field: str) -> slices.Device:
     left = {key: value for key, value in device.extra.items() if key != field}
     return dataclasses.replace(device, extra=left)
-
-
-def _tainted(device: slices.Device, key: str) -> slices.Device:
-    taint = {"key": key, "effect": "NoSchedule"}
-    return dataclasses.replace(device, extra={**device.extra, "taints": [taint]})

@@ -18,14 +18,13 @@ Json = dict[str, Any]
 API_VERSIONS = ("v1", "v1beta2", "v1beta1")
 """In the order of preference."""
 
-MAX_DEVICES = 128
-MAX_DEVICES_RESTRICTED = 64
-"""Devices in a slice, and in one whose devices have taints, counters or list attributes."""
+MAX_DEVICES = 64
+"""Devices in a slice, if any of them has taints, counters or list attributes. Without there may be
+128, but a taint may come to any device at any time, and then none is to move to another slice."""
 MAX_NODE_PART = 160
 """Characters of the node's name in a slice's: index and driver take up to 72, the suffix 5."""
 MAX_COUNTER_SETS = 8
 """Counter sets in a slice."""
-_RESTRICTING = ("taints", "consumesCounters")
 _LAST_GENERATION = 2**63 - 1
 
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
@@ -65,13 +64,15 @@ class Form:
     """How devices are to be written for the API server, and the schedulers that read them.
 
     Where counters are published nowhere `reason` tells why. Unless `beside_shares`, a card of which
-    many claims consume devices has no partitions. `lists`: attributes may be lists.
+    many claims consume devices has no partitions. `lists`: attributes may be lists. `taints`: the
+    server takes taints.
     """
 
     layout: Layout
     reason: str = "the API server takes no counters"
     beside_shares: bool = True
     lists: bool = False
+    taints: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,14 +108,8 @@ class Changes:
 
 def chunks(devices: Sequence[slices.Device]) -> Iterator[list[slices.Device]]:
     """The devices in as few slices as they fit in."""
-    restricted = any(
-        any(device.extra.get(field) for field in _RESTRICTING)
-        or any(isinstance(value, tuple) for value in device.attributes.values())
-        for device in devices
-    )
-    size = MAX_DEVICES_RESTRICTED if restricted else MAX_DEVICES
-    for start in range(0, len(devices), size):
-        yield list(devices[start : start + size])
+    for start in range(0, len(devices), MAX_DEVICES):
+        yield list(devices[start : start + MAX_DEVICES])
 
 
 def contents(offered: Sequence[Content]) -> tuple[Json, ...]:
@@ -171,7 +166,7 @@ def reconcile(
     missing = [index for index in range(len(desired)) if index not in matched]
     # Those that are missing alone make the pool complete again, and no reader took it for that.
     mixes = bool(changed and missing) or (
-        len(changed) > 1 and not _all_reordered(matched, desired, changed)
+        len(changed) > 1 and not _all_alike(matched, desired, changed)
     )
     if mixes or not matched:
         # More than one write: readers must not mix old and new slices.
@@ -284,13 +279,16 @@ def _same(spec: Json, desired: Json, accepted: Mapping[str, Json]) -> bool:
     if _content(spec) == _content(keep_times(desired, spec)):
         return True
     cut = accepted.get(fingerprint(desired))
-    return cut is not None and _content(spec) == _content(keep_times(cut, spec))
+    if cut is None:
+        return False
+    # What is cut has no times: those that are wanted count, and else those that are there.
+    return _content(spec) == _content(keep_times(keep_times(cut, desired), spec))
 
 
-def _all_reordered(
+def _all_alike(
     matched: Mapping[int, Json], desired: Sequence[Json], changed: Iterable[int]
 ) -> bool:
-    """Whether only orders differ: then old and new slices go together, whichever is read."""
+    """Whether only orders and taints differ: old and new slices go together, whichever is read."""
     return all(
         matched[index]["spec"]["pool"]["resourceSliceCount"] == len(desired)
         and _sorted(matched[index]["spec"]) == _sorted(desired[index])
@@ -301,7 +299,8 @@ def _all_reordered(
 def _sorted(spec: Mapping[str, Any]) -> Json:
     content = _content(spec)
     if "devices" in content:
-        content["devices"] = sorted(content["devices"], key=lambda device: str(device["name"]))
+        plain = ({**device, "taints": None} for device in content["devices"])
+        content["devices"] = sorted(plain, key=lambda device: str(device["name"]))
     return content
 
 
@@ -314,7 +313,7 @@ def _content(spec: Mapping[str, Any]) -> Json:
 def keep_times(desired: Json, existing: Json) -> Json:
     """`desired` with the `timeAdded` that the same taints have in `existing`.
 
-    The time is the server's, and tolerationSeconds count from it.
+    A time that is wanted stays; else it is the server's, and tolerationSeconds count from it.
     """
     before = {
         (device["name"], taint["key"], taint.get("value"), taint["effect"]): taint["timeAdded"]

@@ -30,6 +30,17 @@ def devices_here(found: Iterable[claims.ResourceClaim], node: planning.Node) -> 
     return frozenset(name for claim in found for name in _devices(claim, node))
 
 
+def devices_taken(found: Iterable[claims.ResourceClaim], node: planning.Node) -> frozenset[str]:
+    """As `devices_here`, without those that claims only look at (admin access)."""
+    return frozenset(
+        result.device.device
+        for claim in found
+        for result in (claim.allocation.results if claim.allocation else ())
+        if (result.device.driver, result.device.pool) == (node.driver_name, node.pool)
+        and not result.admin_access
+    )
+
+
 def why_stale(
     record: prepared.Record, claim: claims.ResourceClaim | None, node: planning.Node
 ) -> str | None:

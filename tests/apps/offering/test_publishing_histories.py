@@ -1,7 +1,8 @@
 """Whatever happens to a node: in the end its slices are what a fresh node would publish.
 
-Cards and the driver come and go, feature gates are opened and closed, settings change, others
-delete slices, claims come and go. What is written goes to an API server's own rules.
+Cards and the driver come and go, and fall ill, feature gates are opened and closed, settings
+change, others delete slices, claims are allocated, prepared, and go. What is written goes to an API
+server's own rules. At every moment what claims have is listed.
 """
 
 import copy
@@ -22,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from dra_driver.adapters.kube import kube_errors
-from dra_driver.apps.offering import slice_writer
+from dra_driver.apps.offering import slice_writer, withdrawing
 from dra_driver.logic.offering import catalog, offering, publishing
 from dra_driver.model import mig, shares, slices
 from dra_driver.sim.api.kinds import kinds, problems, resource_gates, rules
@@ -39,6 +40,15 @@ PARTITION = "gpu-0-mig-3g40gb-9-4"
 DEVICES = ("gpu-0", "gpu-1", PARTITION, "gpu-0-mig-1g10gb-19-0")
 OWNER = publishing.Owner(mig_cards.DRIVER, "node-1", "uid-1")
 MOST_ROUNDS = 10
+TAINTS = tuple(
+    {"key": f"{mig_cards.DRIVER}/{key}", "value": value, "effect": effect, "timeAdded": time}
+    for key, value, effect, time in (
+        ("xid", "79", "NoSchedule", "2026-07-01T00:00:00Z"),
+        ("xid", "79", "NoSchedule", "2026-07-02T00:00:00Z"),
+        ("recovery", "reset", "NoExecute", "2026-07-01T00:00:00Z"),
+        ("thermal", "slowdown", "None", "2026-07-01T00:00:00Z"),
+    )
+)
 
 
 class Server:
@@ -60,6 +70,10 @@ class Server:
 
     def slices(self):
         return self.store.items(KIND.storage)
+
+    def names(self):
+        specs = [body["spec"] for body in self.slices()]
+        return {one["name"] for spec in specs for one in spec.get("devices", ())}
 
     def create(self, _resource, body, *, dry_run=False):
         sent = copy.deepcopy(body)
@@ -87,16 +101,23 @@ class Server:
 class Node:
     """What publishes the slices of a node, as its parts do together."""
 
-    def __init__(self, server):
-        self.server = server
+    def __init__(self, server, world):
+        self.server, self.world = server, world
         self.restart()
 
     def restart(self):
+        self.had = set()
+        self.withdrawing = withdrawing.Withdrawing(self.ask)
         self.writer = slice_writer.SliceWriter(
             self.server, "v1", counters_dropped=self.drop_counters
         )
         self.layout = publishing.Layout.PLAIN
         self.ask_counters()
+
+    def ask(self):
+        """What claims have; it may be left alone for a while after they had it."""
+        self.had |= self.world.allocated
+        return self.world.allocated
 
     def ask_counters(self):
         """As `counter_support` does whenever the server may be another one."""
@@ -106,27 +127,32 @@ class Node:
     def drop_counters(self):
         self.layout = publishing.Layout.PLAIN
 
-    def publish(self, world):
+    def publish(self):
         """Until nothing is left to write; whatever is refused on the way fails the test."""
         for _ in range(MOST_ROUNDS):
             existing = self.server.slices()
-            desired = publishing.contents(self.wanted(world, existing))
+            desired = publishing.contents(self.wanted(existing))
             changes = publishing.reconcile(OWNER, desired, existing, self.writer.cut)
             if not changes:
                 self.writer.settled(desired)
                 return
             if not self.writer.learns(changes, existing):
-                assert not self.writer.write(changes)
+                self.writer.write(changes)
+            assert not self.writer.refused
         raise AssertionError("there is always something to write")
 
-    def wanted(self, world, existing):
+    def wanted(self, existing):
+        world, takes = self.world, self.writer.takes_taints
         published = [
             slices.parse_device(one) for body in existing for one in body["spec"].get("devices", ())
         ]
         listed = offering.listing(
-            world.cards(), publishing.Form(self.layout), frozenset(self.writer.refused)
+            world.cards(), publishing.Form(self.layout, taints=takes), frozenset()
         )
-        state = offering.State(world.lost(), world.held, published)
+        hidden = frozenset() if takes else self.withdrawing.hidden(world.sick, world.held)
+        self.had |= world.held
+        taints = world.sick if takes else {}
+        state = offering.State(world.lost(), world.held, published, taints, hidden)
         return offering.offer(listed, state, offering.Policy(mig_cards.DRIVER, world.order))
 
 
@@ -135,7 +161,10 @@ class World:
     """What is true of a node."""
 
     absent: set = dataclasses.field(default_factory=set)
+    allocated: set = dataclasses.field(default_factory=set)
+    """What claims have; they are `held` once they are prepared."""
     held: set = dataclasses.field(default_factory=set)
+    sick: dict = dataclasses.field(default_factory=dict)
     mode: mig.Mode = mig.Mode.DYNAMIC
     division: shares.Shares | None = None
     order: str = "adaptive"
@@ -154,8 +183,11 @@ class World:
             for name, offer in card.offers.items()
         }
 
-    def is_held_by(self, card):
-        return any(name == card or name.startswith(f"{card}-") for name in self.held)
+    def is_allocated(self, card):
+        return any(name == card or name.startswith(f"{card}-") for name in self.allocated)
+
+    def is_free(self, device):
+        return not any(self.is_allocated(one) for one in (device, device.partition("-mig")[0]))
 
 
 def offered(server):
@@ -181,26 +213,52 @@ class History(RuleBasedStateMachine):
     @initialize()
     def start(self):
         self.server, self.world = Server(), World()
-        self.node = Node(self.server)
-        self.node.publish(self.world)
+        self.node = Node(self.server, self.world)
+        self.node.publish()
 
     @rule(cards=st.sets(st.sampled_from(["gpu-0", "gpu-1"])))
     def cards_are_absent(self, cards):
         """All of them: as if the driver did not answer."""
         self.world.absent = cards
 
-    @rule(device=st.sampled_from(DEVICES))
-    def a_claim_comes(self, device):
+    @rule(device=st.sampled_from(DEVICES), prepared=st.booleans())
+    def a_claim_comes(self, device, prepared):
+        listed = self.node.server.names()
         there = {name for card in self.world.cards() for name in card.offers}
-        if device in there and not any(
-            self.world.is_held_by(one) for one in (device, device.partition("-mig")[0])
-        ):
+        if device in listed & there and self.world.is_free(device):
+            self.world.allocated.add(device)
+            if prepared:
+                self.world.held.add(device)
+
+    @precondition(lambda self: self.world.allocated - self.world.held)
+    @rule(data=st.data())
+    def a_claim_is_prepared(self, data):
+        waiting = self.world.allocated - self.world.held
+        there = {name for card in self.world.cards() for name in card.offers}
+        device = data.draw(st.sampled_from(sorted(waiting)))
+        if device in there:
             self.world.held.add(device)
 
-    @precondition(lambda self: self.world.held)
+    @precondition(lambda self: self.world.allocated)
     @rule(data=st.data())
     def a_claim_goes(self, data):
-        self.world.held.remove(data.draw(st.sampled_from(sorted(self.world.held))))
+        device = data.draw(st.sampled_from(sorted(self.world.allocated)))
+        self.world.allocated.remove(device)
+        self.world.held.discard(device)
+
+    @rule(
+        sick=st.dictionaries(
+            st.sampled_from(DEVICES),
+            st.sets(st.sampled_from(range(len(TAINTS))), min_size=1),
+            max_size=3,
+        )
+    )
+    def devices_are_sick(self, sick):
+        self.world.sick = {
+            # One key and effect comes once.
+            name: tuple({TAINTS[n]["key"]: TAINTS[n] for n in sorted(numbers)}.values())
+            for name, numbers in sick.items()
+        }
 
     @rule(gates=st.sets(st.sampled_from(GATES)))
     def the_api_server_comes_back_with_these_gates(self, gates):
@@ -226,9 +284,30 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def what_is_wanted_is_published_without_a_refusal(self):
-        if hasattr(self, "node"):
-            self.node.publish(self.world)
-            offered(self.server)
+        if not hasattr(self, "node"):
+            return
+        self.node.publish()
+        devices, _ = offered(self.server)
+        there = {name for card in self.world.cards() for name in card.offers}
+        if self.world.mode is mig.Mode.DYNAMIC and self.node.layout is publishing.Layout.SPLIT:
+            assert self.world.allocated & there <= devices.keys()
+        assert self.world.held <= devices.keys()
+        if "DRADeviceTaints" in self.server.gates:
+            self.taints_are_told(devices)
+        else:
+            self.nobody_gets_what_is_withdrawn(devices)
+
+    def taints_are_told(self, devices):
+        for name, taints in self.world.sick.items():
+            if name in devices:
+                told = {taint["key"] for taint in devices[name]["taints"]}
+                assert {taint["key"] for taint in taints} <= told
+
+    def nobody_gets_what_is_withdrawn(self, devices):
+        assert not any(one.get("taints") for one in devices.values())
+        for name, taints in self.world.sick.items():
+            if any(taint["effect"] != "None" for taint in taints):
+                assert name not in devices or name in self.node.had
 
     def teardown(self):
         """All is well again: the node is as one that has never seen anything else."""
@@ -237,11 +316,13 @@ class History(RuleBasedStateMachine):
         self.world.absent = set()
         there = {name for card in self.world.cards() for name in card.offers}
         # A device that the settings do not make any more is kept as long as it is held.
+        self.world.allocated &= there
         self.world.held &= there
+        self.world.sick = {}
         self.the_api_server_comes_back_with_these_gates({*GATES})
-        self.node.publish(self.world)
+        self.node.publish()
         fresh = Server()
-        Node(fresh).publish(self.world)
+        Node(fresh, self.world).publish()
         assert offered(self.server) == offered(fresh)
         assert not self.node.writer.cut
         assert not self.node.writer.refused

@@ -4,38 +4,18 @@ import pooled
 import pytest
 
 from dra_driver.logic.offering import publishing
-from dra_driver.model import quantities, slices
+from dra_driver.model import quantities
 
 
+@pytest.mark.parametrize("extra", [{}, {"taints": [pooled.TAINT]}])
 @pytest.mark.parametrize(
-    ("count", "extra", "sizes"),
-    [
-        (0, {}, []),
-        (128, {}, [128]),
-        (129, {}, [128, 1]),
-        (64, {"taints": [pooled.TAINT]}, [64]),
-        (65, {"taints": [pooled.TAINT]}, [64, 1]),
-        (65, {"consumesCounters": [{"counterSet": "x"}]}, [64, 1]),
-        (65, {"taints": []}, [65]),
-    ],
+    ("count", "sizes"), [(0, []), (64, [64]), (65, [64, 1]), (129, [64, 64, 1])]
 )
-def test_a_slice_has_at_most_128_devices_or_64_with_taints_or_counters(count, extra, sizes):
+def test_a_slice_has_as_many_devices_as_one_may_have_in_which_some_are_tainted(count, sizes, extra):
     chunks = list(publishing.chunks(pooled.devices(count, **extra)))
     assert [len(chunk) for chunk in chunks] == sizes
     names = [item.name for chunk in chunks for item in chunk]
     assert names == [f"gpu-{number}" for number in range(count)]
-
-
-@pytest.mark.parametrize(("value", "sizes"), [((0, 1), [64, 6]), (0, [70])])
-def test_one_list_among_attributes_makes_all_slices_smaller(value, sizes):
-    listed = slices.Device("gpu-69", {"resource.kubernetes.io/numaNode": value}, {})
-    chunks = publishing.chunks([*pooled.devices(69), listed])
-    assert [len(chunk) for chunk in chunks] == sizes
-
-
-def test_one_tainted_device_makes_all_slices_smaller():
-    chunks = publishing.chunks([*pooled.devices(69), pooled.device(69, taints=[pooled.TAINT])])
-    assert [len(chunk) for chunk in chunks] == [64, 6]
 
 
 def test_contents_are_the_wire_form_of_devices_and_counters():

@@ -30,7 +30,7 @@ OTHERS_THAN_AN_ORDER = {
     "a device less in one": [pooled.content(1, 0), pooled.content(3)],
     "a device that has changed": [
         pooled.content(1, 0),
-        {"devices": [{"name": "gpu-3", "taints": [pooled.TAINT]}, {"name": "gpu-2"}]},
+        {"devices": [{"name": "gpu-3", "attributes": {"x": {"int": 1}}}, {"name": "gpu-2"}]},
     ],
     "counters that come in": [
         pooled.content(1, 0), pooled.content(3, 2) | {"sharedCounters": [{"name": "x"}]},
@@ -46,6 +46,30 @@ def test_more_than_another_order_in_two_slices_raises_the_generation(desired):
     )
     assert server.reconcile(desired) == ([], ["00000-a", "00001-b"], [])
     assert {generation for generation, _, _ in server.pool()} == {5}
+
+
+def test_taints_in_several_slices_are_written_to_those_and_no_new_generation():
+    server = pooled.Server(
+        pooled.stored("00000-a", pooled.content(0, 1), generation=4, count=3),
+        pooled.stored("00001-b", pooled.content(2, 3), generation=4, count=3),
+        pooled.stored("00002-c", pooled.content(4, 5), generation=4, count=3),
+    )
+    before = server.pool()
+    wanted = [
+        {"devices": [pooled.tainted(0, pooled.TAINT), {"name": "gpu-1"}]},
+        pooled.content(2, 3),
+        {"devices": [{"name": "gpu-4"}, pooled.tainted(5, pooled.TAINT)]},
+    ]
+    changes = publishing.reconcile(pooled.OWNER, wanted, server.existing())
+    assert not changes.tears
+    assert server.reconcile(wanted) == ([], ["00000-a", "00002-c"], [])
+    assert server.pool() == before
+    assert server.reconcile([pooled.content(*two) for two in ((0, 1), (2, 3), (4, 5))]) == (
+        [], ["00000-a", "00002-c"], [],
+    )  # fmt: skip
+    assert server.reconcile([pooled.content(*two) for two in ((0, 1), (2, 3), (4, 5))]) == (
+        [], [], [],
+    )  # fmt: skip
 
 
 def test_an_order_and_a_wrong_slice_count_in_two_slices_raise_the_generation():

@@ -61,6 +61,22 @@ def test_a_time_that_is_wanted_is_published():
     assert publishing.keep_times(wanted, before) == wanted
 
 
+def test_another_time_alone_is_written_though_the_server_cuts_something_else():
+    def wanted(time):
+        taint = pooled.TAINT | {"timeAdded": time}
+        return {"devices": [pooled.tainted(0, taint) | {"attributes": {"x": {"ints": [1]}}}]}
+
+    def left(time):
+        return {"devices": [pooled.tainted(0, pooled.TAINT | {"timeAdded": time})]}
+
+    later = "2026-07-02T12:00:00Z"
+    server = pooled.Server(pooled.stored(f"{pooled.PREFIX}a", left(pooled.TIME)))
+    desired = wanted(pooled.TIME)
+    cut = {publishing.fingerprint(desired): publishing.without_times(left(pooled.TIME))}
+    assert server.reconcile([desired], cut) == ([], [], [])
+    assert server.reconcile([wanted(later)], cut) == ([], [f"{pooled.PREFIX}a"], [])
+
+
 def test_a_taint_that_is_gone_is_gone():
     before = {"devices": [pooled.tainted(0, pooled.TAINT | {"timeAdded": pooled.TIME})]}
     wanted = {"devices": [{"name": "gpu-0"}]}
