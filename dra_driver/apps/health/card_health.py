@@ -79,6 +79,7 @@ class CardHealth:
         self._clock = clock
         self._waiting: dict[health.Event, None] = {}
         self._unwatched: Mapping[devices.GpuUuid, str] = {}
+        self._thought_of: inventory.Snapshot | None = None
         self._look_at = float("-inf")
         self._log = telemetry.logger("health")
         self._thinker = workers.Worker("health", self._think)
@@ -120,7 +121,6 @@ class CardHealth:
 
     def changed(self) -> None:
         """Claims, or the GPUs that are there, may have changed."""
-        self._look_soon()
         self._thinker.wake()
 
     def was_reset(self, gpu: str) -> None:
@@ -128,7 +128,7 @@ class CardHealth:
         with self._guard:
             self.book.put(gpu, conditions.recovered(self.book.state(gpu), self._clock()))
             self.book.settle()
-        self.changed()
+        self._look_soon()
 
     def look(self) -> None:
         """Look at the GPUs now, and think about what is seen."""
@@ -146,7 +146,9 @@ class CardHealth:
     def think(self) -> None:
         """Take in what has been heard, and what has become of claims."""
         known = self._sources.claims.contents().records
+        snapshot = self._sources.gpus.snapshot
         with self._guard:
+            is_news, self._thought_of = snapshot is not self._thought_of, snapshot
             events, self._waiting = self._waiting, {}
             at = self._clock()
             for event in events:
@@ -155,7 +157,7 @@ class CardHealth:
                 state = conditions.ended(self._listened(gpu, at), known.keys(), at)
                 self.book.put(gpu, conditions.lapsed(state, at, looked=False))
             self.book.settle()
-        if events:
+        if events or is_news:
             self._look_soon()
 
     def _look_soon(self) -> None:

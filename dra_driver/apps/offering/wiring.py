@@ -63,7 +63,7 @@ class Offering:
                 shared=config.shares_any,
                 cut=config.cuts_any,
             ),
-            may_publish=self._is_newest,
+            may_publish=self.is_newest,
             on_error=on_error,
         )
 
@@ -84,7 +84,7 @@ class Offering:
 
     def is_published(self) -> bool:
         """Whether this instance has published what there is, or another one does."""
-        return self.publisher.wait_published(0) or not self._is_newest()
+        return self.publisher.wait_published(0) or not self.is_newest()
 
     def clear_dead(self) -> None:
         """Forget instances that have died."""
@@ -102,5 +102,6 @@ class Offering:
         if self._instance is not None:
             self._instance.close()
 
-    def _is_newest(self) -> bool:
+    def is_newest(self) -> bool:
+        """Whether it is the newest instance that publishes."""
         return self._instance is not None and self._instance.is_newest()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dra_driver import settings, telemetry
 from dra_driver.apps.doctor import doctor_cluster
 from dra_driver.apps.effects import wiring as effects_wiring
+from dra_driver.apps.health import book
+from dra_driver.apps.health import wiring as health_wiring
 from dra_driver.apps.mps import mps_pods
 from dra_driver.apps.node import base, host
 from dra_driver.apps.offering import wiring as offering_wiring
@@ -57,6 +59,13 @@ class NodeAgent:
             on_change=self._changed,
             on_error=self._publish_failed,
             allocated=lambda: staleness.devices_taken(source.concerning(here, ()), here),
+            health=lambda: self._health.settled(),  # noqa: PLW0108 - it is made after this
+        )
+        self._health = health_wiring.Watched(
+            on,
+            self._offering.gpus,
+            listeners=book.Listeners(self._health_changed, self._offering.publisher.changed),
+            may_write=self._offering.is_newest,
         )
         launcher = effects_wiring.launcher(on)
         effects = effects_wiring.effects(on, launcher)
@@ -116,6 +125,7 @@ class NodeAgent:
         self._offering.gpus.start()
         self._offering.gpus.wait_first(WAIT_FOR_GPUS)
         self._keeping.recover()
+        self._health.load()
         telling.tell_prepared()
         self._is_ready = True
         known, report = self._on.records, telling.statuses.report
@@ -124,6 +134,7 @@ class NodeAgent:
         telling.health.start()
         if self._sweeper is not None:
             self._sweeper.start()
+        self._health.start()
         self._offering.publisher.start()
         telling.readiness.start()
         self._keeping.start()
@@ -138,6 +149,7 @@ class NodeAgent:
         self._stop.set()
         self._telling.readiness.stop()
         self._keeping.stop()
+        self._health.stop()
         self._telling.health.stop()
         if self._sweeper is not None:
             self._sweeper.stop()
@@ -153,7 +165,12 @@ class NodeAgent:
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
         self._telling.changed()
+        self._health.cards.changed()
         self._offering.publisher.changed()
+
+    def _health_changed(self) -> None:
+        """What is wrong with GPUs has changed: it is told at once, and published soon."""
+        self._telling.announcer.changed()
 
     def _publish_failed(self) -> None:
         self._on.metrics.publish_error()
