@@ -132,6 +132,7 @@ class Plugin:
             "cdi_dir": machine.cdi,
             "boot_id_file": machine.boot_id,
             "rescan_seconds": 0.2,
+            "health_hold_seconds": 0,
             "simulation_dir": machine.simulation,
             "simulate_gpus": gpus,
             "mig_mode": "off",

@@ -20,6 +20,9 @@ IDLE = 1.0
 TOLD_AGAIN = 60.0
 """Seconds between two log lines about a set that keeps failing."""
 _TRIES_TO_SEE = 3
+"""Looks in a row at a bus that has changed: others hold NVML at times."""
+_LATER_TRIES = 10
+"""Looks after that, each `LAST_PAUSE` after the last: a driver takes its time with a new card."""
 
 
 class Ears(Protocol):
@@ -62,6 +65,7 @@ class EventWatch:
         schedule = backoff.Schedule(first_pause, LAST_PAUSE)
         self._tries = backoff.Backoff(schedule, random.random)
         self._told_at = float("-inf")
+        self._unseen = 0
         self._state = threading.Condition()
         self._pauses = 0
         self._is_open = False
@@ -94,23 +98,30 @@ class EventWatch:
         self._worker.wake()
 
     def _run(self) -> None:
+        wanted: Collection[devices.GpuUuid] = ()
         while not self._worker.is_ending():
             self._worker.heed()
             if self._is_paused():
                 self._worker.rest(IDLE)
                 continue
-            wanted, bus = frozenset(self._wanted()), self._bus()
-            if not wanted:
-                self._ears.unwatched({})
-                self._worker.rest(IDLE)
-                continue
             try:
-                self._listen(wanted, bus)
+                wanted = frozenset(self._wanted())
+                self._attend(wanted)
             except Exception as error:  # noqa: BLE001 - a thread that ends would hear nothing again
                 self._failed(error, wanted)
-            else:
-                if self._bus() != bus:
-                    self._see_the_bus()
+
+    def _attend(self, wanted: frozenset[devices.GpuUuid]) -> None:
+        """Listen for as long as that is of use, and see what has come."""
+        bus = self._bus()
+        if not wanted:
+            self._ears.unwatched({})
+            self._worker.rest(IDLE)
+            return
+        self._listen(wanted, bus)
+        if self._bus() != bus:
+            self._unseen = 0 if self._see_the_bus() else _LATER_TRIES
+        elif self._unseen and not self._is_paused():
+            self._unseen = 0 if self._see_the_bus() else self._unseen - 1
 
     def _listen(self, wanted: frozenset[devices.GpuUuid], bus: object) -> None:
         """Hear these GPUs until others are wanted, the bus has others, or it is to end.
@@ -124,6 +135,7 @@ class EventWatch:
             self._is_open = True
         try:
             heard = nvml_events.EventSet(self._nvml, sorted(wanted))
+            self._log.info("listening to GPUs", gpus=len(wanted), deaf=len(heard.unwatched))
             try:
                 self._ears.unwatched(heard.unwatched)
                 self._hear(heard, wanted, bus)
@@ -140,7 +152,8 @@ class EventWatch:
         if len(heard.unwatched) == len(wanted):
             # Nobody tells anything: NVML need not be held for that. One may learn to, by a reset.
             return self._idle_until(wanted, bus)
-        while not self._is_over(wanted, bus):
+        until = time.monotonic() + LAST_PAUSE if self._unseen else float("inf")
+        while not self._is_over(wanted, bus) and time.monotonic() < until:
             event = heard.wait(int(SLICE * 1000))
             self._tries.worked()
             if event is not None:
@@ -179,13 +192,16 @@ class EventWatch:
         self._see()
         self._worker.pause(pause)
 
-    def _see_the_bus(self) -> None:
-        """Look until what is on the bus is what is to be listened to: others hold NVML at times."""
+    def _see_the_bus(self) -> bool:
+        """Look for GPUs until there are others than before; whether that is so."""
+        before = frozenset(self._wanted())
         for _ in range(_TRIES_TO_SEE):
-            before = frozenset(self._wanted())
             self._see()
-            if frozenset(self._wanted()) != before or self._worker.pause(FIRST_PAUSE):
-                return
+            if frozenset(self._wanted()) != before:
+                return True
+            if self._worker.pause(FIRST_PAUSE):
+                break
+        return False
 
     def _see(self) -> None:
         try:

@@ -179,3 +179,4 @@ def test_looking_goes_on_after_a_look_that_failed_in_an_unforeseen_way(
     own_machine.lose_gpus("gpu-1")
     own_cluster.wait_devices("gpu-0")
     plugin.expects("looking for GPUs failed unexpectedly")
+    plugin.expects("looking at the health of GPUs failed unexpectedly")
