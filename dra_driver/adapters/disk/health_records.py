@@ -12,8 +12,13 @@ _HEALTH = stores.Kind(
 HealthRecords = stores.Store[health_records.Record]
 
 
+def at(directory: pathlib.Path) -> HealthRecords:
+    """The records in a directory, which need not exist."""
+    return stores.Store(directory, _HEALTH)
+
+
 def opened(directory: pathlib.Path) -> HealthRecords:
     """The records in a directory, which is made if it is absent; its parent must exist."""
-    store = stores.Store(directory, _HEALTH)
+    store = at(directory)
     store.make()
     return store

@@ -5,14 +5,17 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from dra_driver import errors, settings
+from dra_driver.adapters.disk import files, health_records
 from dra_driver.adapters.driver import capabilities, cdi_hook, driver_programs, driver_root
 from dra_driver.adapters.mps import mps_control
-from dra_driver.adapters.nvml import nvidia_smi, nvml
+from dra_driver.adapters.nvml import nvidia_smi, nvml, nvml_health
 from dra_driver.adapters.system import sysfs
 from dra_driver.apps.node import host, time_slice_probe
-from dra_driver.logic.doctor import card_diagnosis, diagnosis
+from dra_driver.logic.doctor import card_diagnosis, diagnosis, health_diagnosis
+from dra_driver.logic.health import meaning
 from dra_driver.logic.preparing import injecting
-from dra_driver.model import devices
+from dra_driver.model import devices, health
+from dra_driver.model import health_records as written
 
 _USUAL_ROOTS = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
 """Where packages of a distribution, the GPU Operator, and GKE install the driver."""
@@ -41,12 +44,40 @@ def look(config: settings.KubeletPlugin, hardware: host.Hardware) -> Seen:
     if failure is None:
         findings += diagnosis.gpus(found, "NVML")
         findings += card_diagnosis.findings(found.gpus, "NVML")
+        findings += _health(config, hardware.nvml, found.gpus)
         findings += _places(found.gpus, hardware.place, config.sysfs_root)
     if config.simulate_gpus is None:
         findings += _real(config, found.gpus, partitionable=partitionable)
     if library is not None or failure is None:
         findings += _programs(config, hardware, found.gpus)
     return Seen(tuple(findings), partitionable)
+
+
+def _health(
+    config: settings.KubeletPlugin, nvml_: nvml.Nvml, gpus: Sequence[devices.Gpu]
+) -> Sequence[diagnosis.Finding]:
+    """What a look finds now, and what the driver remembers that no look does."""
+    known: list[health.Condition] = []
+    try:
+        contents = health_records.at(config.state / "health").contents()
+        for gpu, record in contents.records.items():
+            known += [written.read(gpu, one) for one in record.conditions]
+    except files.TROUBLE:
+        # What is wrong with the directory is told where directories are looked at.
+        known = []
+    try:
+        facts = nvml_health.HealthReader(nvml_).facts([gpu.uuid for gpu in gpus])
+    except errors.DriverError as error:
+        remedy = "dmesg | grep -i -e nvrm -e xid on the node tells more"
+        return [diagnosis.note("health", "NVML", str(error), remedy)]
+    seen = [
+        health.Condition(finding, "")
+        for gpu, one in facts.items()
+        for finding in meaning.of_facts(gpu, one, meaning.Policy()).findings
+    ]
+    told = {one.finding.identity for one in known}
+    known += [one for one in seen if one.finding.identity not in told]
+    return health_diagnosis.findings(gpus, known, "NVML", node=config.node_name)
 
 
 def _root(

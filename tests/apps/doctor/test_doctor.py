@@ -42,7 +42,7 @@ def test_a_node_that_has_all_ends_with_0(node, capsys):
     assert run(node) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Fine"
-    assert lines[-1] == "Node node-1, driver gpu.nvidia.com: 0 problems, 0 notes, 16 fine"
+    assert lines[-1] == "Node node-1, driver gpu.nvidia.com: 0 problems, 0 notes, 17 fine"
 
 
 def test_a_problem_ends_with_1_and_is_told_first_with_its_remedy(node, capsys):
@@ -54,7 +54,7 @@ def test_a_problem_ends_with_1_and_is_told_first_with_its_remedy(node, capsys):
         "No such file or directory; without it what was prepared before a reboot would count as "
         "prepared\n  remedy:    mount -t proc proc /proc, or correct --boot-id-file\n\nFine\n"
     )
-    assert shown.endswith(": 1 problem, 0 notes, 15 fine\n")
+    assert shown.endswith(": 1 problem, 0 notes, 16 fine\n")
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -65,7 +65,7 @@ def test_an_init_container_ends_with_0_and_leaves_a_message(node, capsys, missin
     assert run(node, "--exit-zero", "--termination-message", str(message)) == 0
     counts, *problems = message.read_text().splitlines()
     assert counts == (
-        "1 problem, 0 notes, 15 fine." if missing else "0 problems, 0 notes, 16 fine."
+        "1 problem, 0 notes, 16 fine." if missing else "0 problems, 0 notes, 17 fine."
     )
     assert [line.partition(":")[0] for line in problems] == (
         [f"boot id {node.machine.boot_id}"] if missing else []
@@ -112,7 +112,7 @@ def test_a_message_that_cannot_be_written_changes_nothing(node, capsys):
     assert run(node, "--exit-zero", "--termination-message", "/nowhere/message") == 0
     told = capsys.readouterr()
     assert "cannot be written to /nowhere/message: No such file or directory" in told.err
-    assert "16 fine" in told.out
+    assert "17 fine" in told.out
 
 
 def test_what_goes_wrong_unexpectedly_leaves_what_was_found_before(node, capsys):

@@ -6,10 +6,14 @@ import doctor_scene
 import hook_programs
 import pytest
 
+from dra_driver.adapters.disk import health_records
 from dra_driver.adapters.system import sysfs
 from dra_driver.apps.doctor import doctor_driver
 from dra_driver.logic.doctor import diagnosis
-from dra_driver.sim.gpus import gpu_faults
+from dra_driver.logic.health import meaning
+from dra_driver.model import health
+from dra_driver.model import health_records as written
+from dra_driver.sim.gpus import gpu_faults, gpu_health_state, gpu_state
 
 H100, T4 = "h100-80gb-hbm3:2", "t4:2"
 
@@ -38,6 +42,7 @@ def test_an_installed_driver_is_fine(node):
         "driver root": "has /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
         "GPUs": "2 x NVIDIA H100 80GB HBM3; driver 580.159.04",
         "persistence mode": "it is on",
+        "health": "the driver complains of no GPU",
         "device nodes": "/dev/nvidia-uvm, /dev/nvidia-uvm-tools, /dev/nvidia0, /dev/nvidia1, "
         "/dev/nvidiactl",
         "driver libraries": "2 of version 580.159.04",
@@ -212,3 +217,26 @@ def test_gpus_that_sysfs_does_not_know_are_a_note(node):
     findings = list(doctor_driver.look(config, found).findings)
     assert doctor_scene.not_fine(findings) == [("note", "sysfs")]
     assert doctor_scene.by_check(findings)["sysfs"].looked_at == str(node.host)
+
+
+def test_a_sick_gpu_is_told_with_what_the_plugin_remembers_of_it_and_what_is_seen_now(node):
+    node.install()
+    config = node.real()
+    hardware = node.served(config, H100)
+    uuid = gpu_state.open_file(node.machine.simulation).read().gpus[1].uuid
+    with gpu_health_state.open_file(node.machine.simulation).edit() as cards:
+        cards.of(uuid).recovery = 2
+    event = health.Event(health.EventKind.XID, uuid, 79)
+    finding = meaning.of_event(event, None, meaning.Policy())
+    told = health.Condition(finding, "2026-11-30T10:00:00Z", hold=30.0)
+    config.state.mkdir(parents=True, exist_ok=True)
+    health_records.opened(config.state / "health").write(
+        written.Record(gpu=uuid, boot_id="boot-1", conditions=(written.written(told),))
+    )
+    found = doctor_driver.look(config, hardware).findings
+    remembered, seen = (one.cause for one in found if one.check == "health")
+    assert remembered == (
+        "GPU 1 (NVIDIA H100 80GB HBM3) since 2026-11-30T10:00:00Z: XID 79: the GPU has fallen off "
+        "the bus; the node needs a reboot"
+    )
+    assert seen == "GPU 1 (NVIDIA H100 80GB HBM3): the driver wants the node rebooted"
