@@ -2,17 +2,22 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
 from dra_driver.apps.offering import inventory, withdrawing
 from dra_driver.logic.health import conditions, tainting
-from dra_driver.logic.offering import catalog, naming, offering, packing, publishing, tainted
-from dra_driver.model import devices, mig, prepared, slices
-
-_Place = tuple[str, mig.Spot | None]
-"""The UUID of a GPU, and where on it; None: all of it."""
+from dra_driver.logic.offering import (
+    catalog,
+    naming,
+    offering,
+    packing,
+    places,
+    publishing,
+    tainted,
+)
+from dra_driver.model import slices
 
 
 class Offers:
@@ -109,19 +114,19 @@ class Offers:
         if known.damaged:
             # What those claims have is not known: nothing that is published goes meanwhile.
             held |= listed - snapshot.offered.keys()
-        taints = self._taints(_places(snapshot, records_))
+        taints = self._taints(places.of({**snapshot.lost, **snapshot.offered}, records_))
         if form.taints:
             return offering.State(snapshot.lost, held, published, taints)
         hidden = self._withdrawing.hidden(taints, held | listed if known.damaged else held)
         return offering.State(snapshot.lost, held, published, hidden=hidden)
 
-    def _taints(self, places: Mapping[str, _Place]) -> Mapping[str, tainted.Taints]:
+    def _taints(self, where: Mapping[str, places.Place]) -> Mapping[str, tainted.Taints]:
         """Those of all devices that are not well, by name."""
         view = self._health()
         if not view.conditions:
             return {}
         found = {
-            name: tainting.of(view.at(*place), self._driver_name) for name, place in places.items()
+            name: tainting.of(view.at(*place), self._driver_name) for name, place in where.items()
         }
         return {name: has for name, has in found.items() if has}
 
@@ -154,19 +159,6 @@ class Offers:
             if reason and name not in self._told:
                 self._told.add(name)
                 self._log.warning(f"partitions are not offered: {reason}", device=name)
-
-
-def _places(snapshot: inventory.Snapshot, known: Iterable[prepared.Record]) -> Mapping[str, _Place]:
-    """Where devices are, by name: all that are offered, and those that claims have."""
-    found: dict[str, _Place] = {}
-    for record in known:
-        for device in record.devices:
-            gpu = record.cards.get(devices.card_of(device.device))
-            if gpu is not None:
-                found[device.device] = (gpu, None)
-        found |= {one.device: (one.gpu, one.spot) for one in record.partitions}
-    offers = {**snapshot.lost, **snapshot.offered}
-    return found | {name: (one.gpu.uuid, one.spot) for name, one in offers.items()}
 
 
 def _reorders(best: Sequence[publishing.Content], published: Sequence[slices.Device]) -> bool:

@@ -35,7 +35,7 @@ class NodeAgent:
         hardware: host.Hardware,
         metrics: telemetry.Metrics,
         *,
-        on_health: announcing.OnHealth = lambda _: None,
+        on_health: announcing.OnHealth = lambda *_: None,
         calls: turns.Turns | None = None,
         user_agent: str,
     ) -> None:
@@ -79,6 +79,7 @@ class NodeAgent:
             on_health=on_health,
             keep=lambda: self._keeping.look_at_cards(),  # noqa: PLW0108 - it is made after this
             ask=self._why_unpublished,
+            health=self._health.view,
         )
         self._preparer = preparing.Preparer(
             here,

@@ -14,10 +14,13 @@ from dra_driver.apps.effects import effect
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.telling import device_status, gpu_health
+from dra_driver.logic.health import conditions
+from dra_driver.logic.offering import places
 from dra_driver.logic.preparing import device_health, reports
-from dra_driver.model import claims, devices, prepared
+from dra_driver.model import claims, devices, health, prepared
 
-OnHealth = Callable[[Mapping[str, str | None]], None]
+OnHealth = Callable[[Mapping[str, str | None], Mapping[str, str]], None]
+"""Takes what is wrong with devices by name, None: nothing; and what is told of such."""
 
 SETTLING = 0.02
 """Seconds in which further changes are told together with the first one."""
@@ -36,10 +39,11 @@ class Announcer:
         metrics: telemetry.Metrics,
         on_health: OnHealth,
         daemons: mps_health.Health,
+        health: Callable[[], conditions.View] = conditions.View,
     ) -> None:
         """`on_health` is told what is wrong with devices, by name, as often as that may change.
 
-        `daemons` are counted.
+        `daemons` are counted; `health` tells what is wrong with GPUs.
         """
         self._gpus = gpus
         self._records = known
@@ -48,7 +52,8 @@ class Announcer:
         self._metrics = metrics
         self._on_health = on_health
         self._daemons = daemons
-        self._gpu_health = gpu_health.GpuHealth(gpus, on_change=self._gone)
+        self._health = health
+        self._gpu_health = gpu_health.GpuHealth(gpus, on_change=self._gone, health=health)
         self._telling = threading.Lock()
         self._reporting = threading.Lock()
         self._log = telemetry.logger("announcer")
@@ -140,7 +145,13 @@ class Announcer:
         gone: gpu_health.Gone,
         served: claims.Json | None = None,
     ) -> None:
-        found = reports.of_record(record, troubles, gone, told=self.told(record))
+        found = reports.of_record(
+            record,
+            troubles,
+            gone,
+            told=self.told(record),
+            health=gpu_health.reported(record, self._health()),
+        )
         self._statuses.report(record.ref, found, served)
 
     def _tell_health(self, known: Sequence[prepared.Record]) -> None:
@@ -159,8 +170,22 @@ class Announcer:
             for record in known
             if record.phase is prepared.Phase.COMPLETED
         }
-        self._on_health(
-            device_health.of_node(
-                offered, seen.lost, known, troubles=troubles, problem=seen.problem
-            )
+        found = device_health.of_node(
+            offered, seen.lost, known, troubles=troubles, problem=seen.problem
         )
+        self._on_health(*device_health.with_conditions(found, self._conditions(known)))
+
+    def _conditions(
+        self, known: Sequence[prepared.Record]
+    ) -> Mapping[str, tuple[health.Condition, ...]]:
+        """What is wrong with devices that are not well, by name."""
+        view, seen = self._health(), self._gpus.snapshot
+        if not view.conditions:
+            return {}
+        where = places.of({**seen.lost, **seen.offered}, known)
+        found = {name: view.at(*place) for name, place in where.items()}
+        for record in known:
+            for device in record.devices:
+                hit = view.of_claim(record.uid)
+                found[device.device] = (*found.get(device.device, ()), *hit)
+        return {name: listed for name, listed in found.items() if listed}

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from dra_driver.adapters.kubelet import dra_health
 from dra_driver.model import texts
 
 LONGEST_MESSAGE = 1024
 """Bytes that the kubelet keeps (Kubernetes 1.36)."""
-HEARTBEAT = 10.0
+HEARTBEAT = 4.0
 """Seconds between messages: a device of which the kubelet has not heard for 30 s is unknown."""
 
 
@@ -22,14 +23,21 @@ class Health:
         self._said: tuple[dra_health.DeviceHealth, ...] | None = None
         self._closed = False
 
-    def say(self, troubles: Mapping[str, str | None]) -> None:
-        """From now on this is wrong with the devices of the pool, by name; None: nothing."""
+    def say(
+        self,
+        troubles: Mapping[str, str | None],
+        notes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """From now on this is wrong with the devices of the pool, by name; None: nothing.
+
+        `notes` are told of devices with which nothing is wrong.
+        """
         said = tuple(
             dra_health.DeviceHealth(
                 self._pool,
                 name,
                 healthy=trouble is None,
-                message=texts.told(trouble or "", LONGEST_MESSAGE),
+                message=texts.told(trouble or notes.get(name, ""), LONGEST_MESSAGE),
             )
             for name, trouble in troubles.items()
         )

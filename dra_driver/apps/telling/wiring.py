@@ -13,6 +13,7 @@ from dra_driver.apps.telling import (
     directory_watch,
     readiness,
 )
+from dra_driver.logic.health import conditions
 from dra_driver.model import prepared
 
 
@@ -29,12 +30,13 @@ class Telling:
         on_health: announcing.OnHealth,
         keep: Callable[[], mps_health.Down],
         ask: Callable[[], str | None],
+        health: Callable[[], conditions.View] = conditions.View,
     ) -> None:
         """Nothing is started yet.
 
         `on_health` is told what is wrong with devices, by name, as often as that may have changed;
         `keep` sees to it that GPUs are set as claims need them, see `mps_health.Health`; `ask`
-        tells what is wrong with the API server.
+        tells what is wrong with the API server, `health` what is wrong with GPUs.
         """
         config, known, metrics = on.config, on.records, on.metrics
         self.statuses = device_status.DeviceStatusWriter(
@@ -48,6 +50,7 @@ class Telling:
             metrics,
             on_health,
             effects.sharer.health,
+            health,
         )
         self.health = effects.sharer.health
         self.health.wire(on_change=self.announcer.tell_troubles, keep=keep)

@@ -5,14 +5,17 @@ what is wrong with one is wrong with the device, and names the claims.
 """
 
 import collections
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from dra_driver.logic.health import conditions
 from dra_driver.logic.preparing import cdi, reports
-from dra_driver.model import devices, prepared
+from dra_driver.model import devices, health, prepared
 
 GONE = "its GPU is not there any more: look at the node's kernel log (dmesg | grep -i xid)"
 SILENT = "its GPU does not answer: look at the node's kernel log (dmesg | grep -i xid)"
+
+_OF_CARDS = frozenset({GONE, SILENT})
 
 
 def of_node(
@@ -41,6 +44,26 @@ def of_node(
     for (name, message), claims in sorted(users.items()):
         found[name] = found[name] or f"{message} (claims {', '.join(dict.fromkeys(claims))})"
     return dict(sorted(found.items()))
+
+
+def with_conditions(
+    troubles: Mapping[str, str | None], known: Mapping[str, Sequence[health.Condition]]
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """What is wrong with each device, and what is to be told of those that can be used.
+
+    `troubles` are those of `of_node`, `known` the conditions of devices that have any. What a
+    condition says of a card is not said twice.
+    """
+    found, notes = dict(troubles), dict[str, str]()
+    for name, listed in known.items():
+        said, trouble = conditions.told(listed), found.get(name)
+        if trouble is not None and trouble not in _OF_CARDS:
+            said = f"{said}; {trouble}"
+        if trouble is not None or conditions.withdraws(listed):
+            found[name] = said
+        elif name in found:
+            notes[name] = said
+    return found, notes
 
 
 def of_gpus(

@@ -27,6 +27,8 @@ Value = slices.Scalar | quantities.Quantity | Unseen
 
 READY = "Ready"
 """True: the device is configured as the configs of the class and the claim say."""
+HEALTHY = "Healthy"
+"""True: the card is well, or what is wrong with it keeps nobody from using it."""
 MOST_DATA = 10 * 1024
 """Bytes of `data` as JSON."""
 
@@ -35,12 +37,22 @@ _Key = tuple[str, str, str | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Health:
+    """How a device's card is: a word in CamelCase, a message, and since when (RFC 3339)."""
+
+    healthy: bool
+    reason: str
+    message: str = ""
+    since: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DeviceReport:
     """What is to be told of one device of a claim.
 
     `reason` is a word in CamelCase. Values of `data` that are None are left out; the others are
     written as a ResourceSlice writes them: `{string: …}`, `{int: …}`, `{version: …}` of attributes,
-    `{value: …}` of amounts.
+    `{value: …}` of amounts. Without `health` nothing is told of it.
     """
 
     pool: str
@@ -50,6 +62,7 @@ class DeviceReport:
     message: str = ""
     share_id: str | None = None
     data: Mapping[str, Value | None] = dataclasses.field(default_factory=dict)
+    health: Health | None = None
 
 
 def wanted(
@@ -124,23 +137,24 @@ def _key(entry: Json) -> _Key:
 def _entry(
     driver: str, report: DeviceReport, present: Json | None, metadata: Json, now: str
 ) -> Json:
-    condition: Json = {
-        "type": READY,
-        "status": "True" if report.ready else "False",
-        "reason": report.reason,
-        "message": texts.told(report.message),
-        "lastTransitionTime": now,
-    }
+    before = present or {}
+    listed = [
+        _condition(READY, report.ready, report.reason, report.message)
+        | {"lastTransitionTime": _transition(before, READY, report.ready, now)}
+    ]
+    if (health := report.health) is not None:
+        since = health.since or _transition(before, HEALTHY, health.healthy, now)
+        listed.append(
+            _condition(HEALTHY, health.healthy, health.reason, health.message)
+            | {"lastTransitionTime": since}
+        )
     if "generation" in metadata:
-        condition["observedGeneration"] = metadata["generation"]
-    before = _condition(present or {})
-    if before.get("status") == condition["status"]:
-        condition["lastTransitionTime"] = before["lastTransitionTime"]
+        listed = [one | {"observedGeneration": metadata["generation"]} for one in listed]
     entry: Json = {"driver": driver, "pool": report.pool, "device": report.device}
     if report.share_id is not None:
         entry["shareID"] = report.share_id
-    entry["conditions"] = [condition]
-    if data := _data(report, (present or {}).get("data") or {}):
+    entry["conditions"] = listed
+    if data := _data(report, before.get("data") or {}):
         _check_length(report, data)
         entry["data"] = data
     return entry
@@ -172,13 +186,30 @@ def _check_length(report: DeviceReport, data: Json) -> None:
 
 def _says(present: Json, entry: Json) -> bool:
     """Whether an entry that is there says all that is wanted; others may have added to it."""
-    there = _condition(present)
-    wanted_condition = _condition(entry)
     return present.get("data") == entry.get("data") and all(
-        (there.get(name) or "") == value for name, value in wanted_condition.items()
+        (_present(present, condition["type"]).get(name) or "") == value
+        for condition in entry["conditions"]
+        for name, value in condition.items()
     )
 
 
-def _condition(entry: Json) -> Json:
+def _condition(kind: str, is_so: bool, reason: str, message: str) -> Json:
+    return {
+        "type": kind,
+        "status": _STATUS[is_so],
+        "reason": reason,
+        "message": texts.told(message),
+    }
+
+
+def _transition(present: Json, kind: str, is_so: bool, now: str) -> str:
+    before = _present(present, kind)
+    return str(before["lastTransitionTime"]) if before.get("status") == _STATUS[is_so] else now
+
+
+_STATUS = {True: "True", False: "False"}
+
+
+def _present(entry: Json, kind: str) -> Json:
     conditions = entry.get("conditions") or ()
-    return next((item for item in conditions if item.get("type") == READY), {})
+    return next((item for item in conditions if item.get("type") == kind), {})

@@ -1,17 +1,19 @@
 """What is told of a claim's devices once they are prepared, in the claim's `status.devices`."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from dra_driver.logic.health import conditions
 from dra_driver.logic.offering import attributes, naming
 from dra_driver.logic.preparing import cdi, device_status
-from dra_driver.model import devices, prepared, quantities, slices
+from dra_driver.model import devices, health, prepared, quantities, slices
 
 PREPARED = "Prepared"
 MPS_DAEMON_DOWN = "MpsDaemonDown"
 WRONG_CARD = "WrongCard"
 GPU_LOST = "GpuLost"
+WELL = "Well"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,11 +80,13 @@ def of_record(
     gone: Mapping[str, str] = MappingProxyType({}),
     *,
     told: Told = NOTHING,
+    health: Mapping[str, device_status.Health] = MappingProxyType({}),
 ) -> tuple[device_status.DeviceReport, ...]:
     """One report for each device of a completed record.
 
     `gone` tells why devices cannot be used, by name: their GPU is gone or does not answer, whatever
-    else there is. `told` is what else there is to tell of devices.
+    else there is. `told` is what else there is to tell of devices, `health` that of their cards, by
+    name.
     """
     reports = []
     for device in record.devices:
@@ -98,9 +102,30 @@ def of_record(
                 message="ready for containers" if trouble is None else trouble.message,
                 share_id=device.share_id,
                 data=told.get(key, {}),
+                health=health.get(device.device),
             )
         )
     return tuple(reports)
+
+
+def health_of(listed: Sequence[health.Condition]) -> device_status.Health:
+    """How a device is with which this is wrong, the gravest first."""
+    if not listed:
+        return device_status.Health(healthy=True, reason=WELL, message="nothing is wrong")
+    first = listed[0]
+    is_well = not conditions.withdraws(listed)
+    return device_status.Health(
+        healthy=is_well,
+        reason=health_reason(first.finding),
+        message=conditions.told(listed),
+        since=None if is_well else min(one.since for one in listed if conditions.withdraws([one])),
+    )
+
+
+def health_reason(finding: health.Finding) -> str:
+    """What is wrong as one word: `Xid79`, `GpuLost`, `RecoveryReset`."""
+    words = f"{finding.key}-{finding.value}".replace("-", " ").split()
+    return "".join(word[:1].upper() + word[1:] for word in words)
 
 
 def of_daemons(record: prepared.Record, down: Mapping[str, str]) -> Troubles:
