@@ -7,6 +7,7 @@ more than the half second that is between two changes of slices at least.
 """
 
 import argparse
+import contextlib
 import pathlib
 import statistics
 import sys
@@ -18,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import api_cluster
 import plugin_process
 
+from dra_driver import errors
 from dra_driver.adapters.console import terminal
 from dra_driver.adapters.kube import informer, kube
 from dra_driver.adapters.kubelet import dra_client
@@ -121,11 +123,13 @@ def _taints(body, seen):
 
 
 def _follow(client, seen):
-    for told in client.watch_health("v1.DRAResourceHealth"):
-        for one in told:
-            for word in one.message.replace(":", " ").split():
-                if word.isdecimal():
-                    seen.see(int(word))
+    # At the end of the run it ends with an error, as the plugin does.
+    with contextlib.suppress(errors.Retryable):
+        for told in client.watch_health("v1.DRAResourceHealth"):
+            for one in told:
+                for word in one.message.replace(":", " ").split():
+                    if word.isdecimal():
+                        seen.see(int(word))
 
 
 def p99(values):

@@ -4,6 +4,7 @@ import api_cluster
 import plugin_process
 import pytest
 
+from dra_driver.adapters.kubelet import dra_client
 from dra_driver.model import health
 from dra_driver.sim.gpus import gpu_event_log, gpu_health_state, gpu_operations
 
@@ -165,3 +166,43 @@ def test_a_storm_of_events_does_not_flood_the_slices(own_cluster, own_machine):
         assert len(plugin.log("ResourceSlices written")) - before <= 6
     finally:
         plugin.kill()
+
+
+def test_the_kubelet_and_the_claim_are_told_in_words_that_a_user_understands(
+    listening, kubelet, cluster, machine
+):
+    ref = cluster.claim("gpu-0")
+    kubelet.prepare(ref)
+    is_(machine, recovery=2)
+    xid(machine, 79)
+    words = "XID 79: the GPU has fallen off the bus; the node needs a reboot"
+
+    def told():
+        with dra_client.Client(str(listening.service_socket)) as client:
+            first = next(client.watch_health("v1.DRAResourceHealth"))
+        return {one.device: (one.health, words in one.message) for one in first}
+
+    wanted = {"gpu-0": ("Unhealthy", True), "gpu-1": ("Healthy", False)}
+    api_cluster.wait_for(lambda: told() == wanted, lambda: str(told()))
+
+    def condition():
+        entries = cluster.get_claim(ref)["status"].get("devices") or ()
+        found = [one for entry in entries for one in entry["conditions"]]
+        return next((one for one in found if one["type"] == "Healthy"), {})
+
+    api_cluster.wait_for(lambda: words in condition().get("message", ""), "the condition")
+    api_cluster.wait_for(lambda: since(cluster, "gpu-0"), "the taint")
+    assert (condition()["status"], condition()["reason"]) == ("False", "Xid79")
+    assert condition()["lastTransitionTime"] == min(since(cluster, "gpu-0").values())
+
+
+def test_what_only_informs_leaves_a_device_healthy_with_a_message(listening, kubelet, machine):
+    xid(machine, 63)
+
+    def told():
+        with dra_client.Client(str(listening.service_socket)) as client:
+            first = next(client.watch_health("v1alpha1.DRAResourceHealth"))
+        return {one.device: (one.health, one.message[:7]) for one in first}
+
+    wanted = {"gpu-0": ("Healthy", "XID 63:"), "gpu-1": ("Healthy", "")}
+    api_cluster.wait_for(lambda: told() == wanted, lambda: str(told()))

@@ -13,13 +13,14 @@ pytestmark = pytest.mark.sampled(7)
 DRIVER_NOT_LOADED = 9
 
 
-def conditions(cluster, ref):
-    """Device, status, reason and message of each condition of a claim."""
+def conditions(cluster, ref, kind="Ready"):
+    """Device, status, reason and message of each condition of a claim, of one type."""
     entries = (cluster.get_claim(ref).get("status") or {}).get("devices") or ()
     return [
         (entry["device"], one["status"], one["reason"], one["message"])
         for entry in entries
         for one in entry["conditions"]
+        if one["type"] == kind
     ]
 
 
@@ -27,6 +28,13 @@ def wait_conditions(cluster, ref, *wanted):
     api_cluster.wait_for(
         lambda: [one[:3] for one in conditions(cluster, ref)] == [*wanted],
         lambda: f"{wanted}; there are {conditions(cluster, ref)}",
+    )
+
+
+def wait_healthy(cluster, ref, wanted):
+    api_cluster.wait_for(
+        lambda: [one[:3] for one in conditions(cluster, ref, "Healthy")] == [wanted],
+        lambda: f"{wanted}; there is {conditions(cluster, ref, 'Healthy')}",
     )
 
 
@@ -41,6 +49,7 @@ def test_a_claim_is_told_when_its_gpu_is_lost_and_when_it_is_back(
     own_machine.lose_gpus("gpu-1")
     wait_conditions(own_cluster, ref, ("gpu-1", "False", "GpuLost"))
     assert conditions(own_cluster, ref)[0][3] == gpu_health.LOST
+    wait_healthy(own_cluster, ref, ("gpu-1", "False", "GpuLost"))
     wait_conditions(own_cluster, other, ("gpu-0", "True", "Prepared"))
 
     # It is told so after a restart too, and not written again.
@@ -56,6 +65,8 @@ def test_a_claim_is_told_when_its_gpu_is_lost_and_when_it_is_back(
     own_machine.heal_gpus()
     wait_conditions(own_cluster, ref, ("gpu-1", "True", "Prepared"))
     assert len(plugin.log("GPU of a claim is back")) == 1
+    wait_healthy(own_cluster, ref, ("gpu-1", "True", "Well"))
+    wait_healthy(own_cluster, third, ("gpu-0", "True", "Well"))
 
 
 def test_claims_are_told_while_the_driver_is_away(own_plugin, own_machine, own_cluster):
