@@ -8,7 +8,7 @@ from polling import until
 from dra_driver.adapters.kube import kube
 from dra_driver.sim.api.serving import options as api_options
 from dra_driver.sim.api.serving import server
-from dra_driver.sim.cluster import claim_controller, scheduler
+from dra_driver.sim.cluster import claim_controller, evictor, scheduler
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ class ControlPlane:
         self._api.write_kubeconfig(kubeconfig)
         self.clients = [
             kube.Client(kubeconfig=kubeconfig, user_agent=name)
-            for name in ("test", "scheduler", "claim-controller")
+            for name in ("test", "scheduler", "claim-controller", "evictor")
         ]
         self.client = self.clients[0]
         self._parts: list[Any] = []
@@ -37,6 +37,10 @@ class ControlPlane:
 
     def start_controller(self) -> Self:
         self._start(claim_controller.ClaimController(self.clients[2]))
+        return self
+
+    def start_evictor(self, **options: Any) -> Self:
+        self._start(evictor.Evictor(self.clients[3], **options))
         return self
 
     def _start(self, part: Any) -> None:

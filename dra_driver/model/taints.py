@@ -11,11 +11,12 @@ NO_EXECUTE = "NoExecute"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods away unless they tolerate it."""
+    """What keeps pods away unless they tolerate it. `added` is since when, as published."""
 
     key: str
     value: str = ""
     effect: str = NO_SCHEDULE
+    added: str = dataclasses.field(default="", compare=False)
 
     def __str__(self) -> str:
         """As kubectl writes it: key=value:effect."""
@@ -29,12 +30,16 @@ class Taint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Toleration:
-    """What taints are put up with. An empty effect means all, an empty key with Exists too."""
+    """What taints are put up with. An empty effect means all, an empty key with Exists too.
+
+    `seconds` is for how long one that evicts is; None: without end.
+    """
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    seconds: int | None = None
 
     def covers(self, taint: Taint) -> bool:
         """Whether the taint is put up with. Source: `core/v1/toleration.go`, ToleratesTaint."""
@@ -49,7 +54,12 @@ class Toleration:
 
 def parse_taint(body: Mapping[str, Any]) -> Taint:
     """One entry of `spec.taints` of a node or `taints` of a device."""
-    return Taint(body["key"], body.get("value") or "", body.get("effect") or "")
+    return Taint(
+        key=body["key"],
+        value=body.get("value") or "",
+        effect=body.get("effect") or "",
+        added=body.get("timeAdded") or "",
+    )
 
 
 def parse_toleration(body: Mapping[str, Any]) -> Toleration:
@@ -59,4 +69,5 @@ def parse_toleration(body: Mapping[str, Any]) -> Toleration:
         operator=body.get("operator") or "Equal",
         value=body.get("value") or "",
         effect=body.get("effect") or "",
+        seconds=body.get("tolerationSeconds"),
     )

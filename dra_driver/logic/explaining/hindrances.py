@@ -4,12 +4,12 @@ The plugin on the node says the same to the kubelet, one thing at a time, once a
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dra_driver.logic.picturing import granted, snapshots
 from dra_driver.logic.preparing import device_status
-from dra_driver.logic.scheduling import candidacy, pools
+from dra_driver.logic.scheduling import candidacy, evicting, pools
 from dra_driver.model import claims, nodes, slices, taints
 
 Json = dict[str, Any]
@@ -200,7 +200,7 @@ class _About:
     ) -> Iterator[Hindrance]:
         tolerations = result.extra.get("tolerations") or ()
         for taint in candidate.taints:
-            stays = stays_for(tolerations, taint)
+            stays = evicting.stays_for(tolerations, taint)
             if taint.key == f"{candidate.id.driver}/{GPU_LOST}":
                 yield self._hindrance(
                     f"its GPU is not there any more (taint {taint})",
@@ -289,20 +289,3 @@ def _is_ready(body: Json, device: slices.DeviceId) -> bool:
         == (device.driver, device.pool, device.device)
         for condition in entry.get("conditions") or ()
     )
-
-
-def stays_for(tolerations: Iterable[Json], taint: taints.Taint) -> int | None:
-    """Seconds for which Kubernetes lets pods stay on a device with a taint; None for ever.
-
-    The effect has to be written out, though for the scheduler an empty one means all. Source:
-    Kubernetes 1.36 `pkg/controller/devicetainteviction`.
-    """
-    covering = [
-        body
-        for body in tolerations
-        if body.get("effect") == taints.NO_EXECUTE and taints.parse_toleration(body).covers(taint)
-    ]
-    limits = [body["tolerationSeconds"] for body in covering if body.get("tolerationSeconds")]
-    if not covering or any(body.get("tolerationSeconds") == 0 for body in covering):
-        return 0
-    return min(limits, default=None)

@@ -18,6 +18,7 @@ from dra_driver.logic.picturing import snapshots
 from dra_driver.logic.scheduling import (
     allocation,
     demand,
+    evicting,
     extended_resources,
     hurdles,
     placing,
@@ -139,7 +140,7 @@ class Search:
                 for taint in candidate.taints
                 if taint.effect == taints.NO_EXECUTE
                 and any(toleration.covers(taint) for toleration in want.tolerations)
-                and hindrances.stays_for(bodies, taint) == 0
+                and evicting.stays_for(bodies, taint) == 0
             }
             for taint in sorted(seen):
                 yield (

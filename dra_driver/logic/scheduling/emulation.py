@@ -1,4 +1,5 @@
-"""Known defects and changes of Kubernetes releases in allocating devices, to behave as released.
+"""Known defects and changes of Kubernetes releases in allocating devices and in ending pods because
+of their taints, to behave as released.
 
 Without a release the allocator behaves as 1.36 with its defects mended.
 """
@@ -48,6 +49,9 @@ class Emulation:
     """DeviceTaintRules count: they are there by default from 1.37 on."""
     rules_need_no_selector: bool = False
     """A DeviceTaintRule without a selector taints every device (kubernetes/kubernetes#141648)."""
+    extended_stay: bool = False
+    """Taints end no pods whose devices are for extended resources (kubernetes/kubernetes#142289).
+    """
     whole_steps: bool = True
     """Steps of a capacity are counted in whole units; from 1.38 on in thousandths where the range
     has parts of one (gate DRAFractionalCapacityRange, kubernetes/kubernetes#140161)."""
@@ -68,6 +72,7 @@ _UNTIL_1_36_2 = Emulation(
     shares_hold_nothing=True,
     configs_repeat=True,
     capacity_names_as_written=True,
+    extended_stay=True,
 )
 RELEASES: Mapping[str, Emulation] = {
     "1.34": _UNTIL_1_36_2,
@@ -79,6 +84,7 @@ RELEASES: Mapping[str, Emulation] = {
         capacity_names_as_written=True,
         taint_rules=True,
         rules_need_no_selector=True,
+        extended_stay=True,
     ),
     "1.38": Emulation(
         configs_name_all=False, taint_rules=True, whole_steps=False, incomplete_is_fatal=False

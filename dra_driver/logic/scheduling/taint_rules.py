@@ -22,11 +22,11 @@ class Rule:
     selector: Mapping[str, str] | None
     taint: Json
 
-    def selects(self, published: slices.ResourceSlice, device: slices.Device) -> bool:
+    def selects(self, device: slices.DeviceId) -> bool:
         """Whether a device is; an empty selector selects all, none selects none."""
-        found = {"driver": published.driver, "pool": published.pool, "device": device.name}
         if self.selector is None:
             return False
+        found = dataclasses.asdict(device)
         return all(found.get(key) == value for key, value in self.selector.items())
 
 
@@ -48,7 +48,8 @@ def applied(published: slices.ResourceSlice, rules: Iterable[Rule]) -> slices.Re
 def _tainted(
     published: slices.ResourceSlice, device: slices.Device, rules: Iterable[Rule]
 ) -> slices.Device:
-    more = [rule.taint for rule in rules if rule.selects(published, device)]
+    named = slices.DeviceId(published.driver, published.pool, device.name)
+    more = [rule.taint for rule in rules if rule.selects(named)]
     if not more:
         return device
     taints = [*(device.extra.get("taints") or ()), *more]

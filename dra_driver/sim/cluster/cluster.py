@@ -29,6 +29,7 @@ from dra_driver.sim.api.kinds import resource_gates
 from dra_driver.sim.api.serving import access, options, server
 from dra_driver.sim.cluster import (
     claim_controller,
+    evictor,
     kubelet,
     kubelet_release,
     runtime,
@@ -231,7 +232,8 @@ class Cluster:
         )
         controller = claim_controller.ClaimController(self._part_client("claim-controller"))
         workloads = loop.Workloads(self._part_client("workloads"))
-        for part in (controller, self._scheduler, workloads):
+        ending = evictor.Evictor(self._part_client("evictor"), self._behaviour)
+        for part in (controller, self._scheduler, workloads, ending):
             part.start()
             self._stack.callback(part.stop)
         for spec in self._specs:

@@ -44,6 +44,14 @@ class WorkQueue(Generic[Key]):
                 self._later[key] = time.monotonic() + delay
             self._changed.notify()
 
+    def put_in(self, key: Key, seconds: float) -> None:
+        """Look at the key after a while, or when it comes back anyway if that is sooner."""
+        with self._changed:
+            if key not in self._ready:
+                due = time.monotonic() + seconds
+                self._later[key] = min(due, self._later.get(key, due))
+            self._changed.notify()
+
     def succeeded(self, key: Key) -> None:
         """Forget that the key has failed."""
         with self._changed:

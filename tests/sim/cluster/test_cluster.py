@@ -347,3 +347,23 @@ def test_the_kubelet_of_each_release_reads_the_health_of_the_plugins_devices(new
         return [(entry["name"], [one["health"] for one in entry["resources"]]) for entry in told]
 
     until(lambda: healths() == [("claim:gpu", ["Healthy"])], what=f"{healths()}")
+
+
+def test_a_taint_that_ends_pods_ends_those_of_the_cluster_and_gives_the_device_back(new_cluster):
+    made = new_cluster(cluster.NodeSpec("one", "t4:1"), release="1.38")
+    made.start()
+    assert made.wait_ready(GOES_ON)
+    run_pod(made, "pod", "Tesla T4")
+    taint = {"key": "example.com/ill", "effect": "NoExecute"}
+    rule = {"metadata": {"name": "ill"}, "spec": {"deviceSelector": {}, "taint": taint}}
+    made.client.create(kube.TAINT_RULES, rule)
+
+    def is_gone():
+        return not made.client.list(kube.PODS, "default")[0]
+
+    until(is_gone, what="the pod is gone")
+    until(lambda: "allocation" not in (claim(made).get("status") or {}), what="the claim is free")
+
+
+def claim(made):
+    return made.client.get(kube.CLAIMS, "pod", "default")

@@ -36,6 +36,22 @@ def test_a_failed_key_comes_back_by_itself_each_time_later(monkeypatch):
     assert round(queue._later["a"] - now, 3) == 0.1
 
 
+def test_a_key_that_is_put_for_later_comes_at_the_earliest_time_that_was_said(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    queue = work_queue.WorkQueue()
+    for seconds in (30, 10, 20):
+        queue.put_in("a", seconds)
+    queue.put_in("b", 0)
+    assert queue.get() == "b"
+    now += 10
+    assert queue.get() == "a"
+    queue.put("a")
+    queue.put_in("a", 5)
+    assert queue.get() == "a"
+    assert queue._later == {}
+
+
 def test_a_failed_key_is_waited_for():
     queue = work_queue.WorkQueue()
     queue.failed("a")
