@@ -15,6 +15,8 @@ def allocated(
     """A container's `allocatedResourcesStatus`: an entry for each claim, or request of one, that it
     uses and that has devices.
 
+    What it has for extended resources is not told of (kubernetes/kubernetes#139939).
+
     Source: UpdateAllocatedResourcesStatus in `pkg/kubelet/cm/dra/manager.go`.
     """
     entries = []
@@ -25,7 +27,8 @@ def allocated(
             resource = device.cdi_ids[0] if device.cdi_ids else _name(driver, device)
             health, message = cache.health(driver, device.pool, device.device)
             told = {"message": message} if message else {}
-            resources[resource] = {"resourceID": resource, "health": health, **told}
+            # Of several devices with one name the first is told of.
+            resources.setdefault(resource, {"resourceID": resource, "health": health, **told})
         if resources:
             name = f"claim:{use['name']}" + (f"/{request}" if request else "")
             entries.append({"name": name, "resources": list(resources.values())})

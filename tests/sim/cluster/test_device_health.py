@@ -1,11 +1,13 @@
 """The kubelet reads what plugins tell of their devices, and tells it in the status of pods."""
 
+import threading
+
 import kubelet_node
 import pytest
 import scripted_plugin
 from polling import until
 
-from dra_driver.adapters.kubelet import dra_grpc, dra_health, dra_protocol
+from dra_driver.adapters.kubelet import dra_client, dra_grpc, dra_health, dra_protocol
 from dra_driver.apps.telling import device_health as telling
 from dra_driver.sim.cluster import device_health
 
@@ -126,6 +128,21 @@ class TestTheStatusOfAPod:
         assert devices(node, container=1) == expected
         assert devices(node, container=2) == {}
 
+    def test_tells_of_devices_with_one_name_once_and_of_the_first(self, node, source):
+        node.plugins[0].on_prepare = lambda ref: dra_grpc.Answer(
+            tuple(
+                scripted_plugin.device(ref, f"gpu-{n}").model_copy(
+                    update={"cdi_ids": ("vendor/class=one",)}
+                )
+                for n in range(2)
+            )
+        )
+        source.say({"gpu-0": None, "gpu-1": "too hot"})
+        node.add_claim("one", *[kubelet_node.result(f"gpu-{n}") for n in range(2)])
+        node.run_pod("train", {"gpu": "one"})
+        node.wait_phase("train", "Running")
+        self.wait(node, ("Healthy", ""))
+
     def test_stays_when_the_pod_has_ended(self, node, source):
         source.say({"gpu-0": "it is gone"})
         run_pod(node)
@@ -133,6 +150,97 @@ class TestTheStatusOfAPod:
         node.engine.started[0].end(1)
         node.wait_phase("train", "Failed")
         assert devices(node) == {"claim:gpu": [("Unhealthy", "it is gone")]}
+
+
+class Lines:
+    """A source that says these things and no more; `breaks` has the stream end with an error."""
+
+    def __init__(self, *messages, breaks=False):
+        self._messages = messages
+        self._breaks = breaks
+
+    def watch(self, _is_heard):
+        yield from self._messages
+        if self._breaks:
+            raise RuntimeError("the plugin is broken")
+
+    def wake(self):
+        """It waits for nothing."""
+
+
+WELL = [dra_health.DeviceHealth("pool", "gpu-0", healthy=True)]
+ILL = [dra_health.DeviceHealth("pool", "gpu-0", healthy=False, message="it is gone")]
+
+
+class TestAStream:
+    @pytest.fixture
+    def read(self, node):
+        """Reads a stream to its end: what was known after each change."""
+
+        def read(lines, service=V1ALPHA1):
+            known = []
+            told = device_health.Health(
+                on_change=lambda: known.append(told.cache.health("d", "pool", "gpu-0"))
+            )
+            plugin = node.add_plugin({V1ALPHA1: lines})
+            with dra_client.Client(str(plugin.socket.parent.parent / f"{plugin.name}.sock")) as it:
+                told._read("d", it, service)
+            return known
+
+        return read
+
+    def test_is_told_of_where_it_says_something_new_and_forgotten_at_its_end(self, read):
+        assert read(Lines(WELL, WELL, ILL, ILL)) == [
+            ("Healthy", ""),
+            ("Unhealthy", "it is gone"),
+            ("Unknown", ""),
+        ]
+
+    def test_that_breaks_is_forgotten_too(self, read):
+        assert read(Lines(ILL, breaks=True)) == [("Unhealthy", "it is gone"), ("Unknown", "")]
+
+    def test_that_says_nothing_changes_nothing(self, read):
+        assert read(Lines()) == []
+
+    def test_that_is_not_served_changes_nothing(self, read):
+        assert read(Lines(ILL), service=V1) == []
+
+
+class Listened:
+    """A source that is silent, and knows when it has a listener and when that has gone."""
+
+    def __init__(self):
+        self.opened = threading.Event()
+        self.left = threading.Event()
+        self._woken = threading.Condition()
+
+    def watch(self, is_heard):
+        self.opened.set()
+        yield WELL
+        with self._woken:
+            self._woken.wait_for(lambda: not is_heard())
+        self.left.set()
+
+    def wake(self):
+        with self._woken:
+            self._woken.notify_all()
+
+
+def readers():
+    return {thread for thread in threading.enumerate() if thread.name == "device-health"}
+
+
+def test_a_plugin_that_is_dropped_is_listened_to_no_more(node):
+    before, source = readers(), Listened()
+    agent = node.start_kubelet()
+    plugin = node.add_plugin({V1ALPHA1: source})
+    assert source.opened.wait(60)
+    assert readers() > before
+    # Its service goes on: only the kubelet forgets it.
+    plugin.socket.unlink()
+    until(lambda: not agent.plugins._by_socket)
+    assert source.left.wait(60)
+    until(lambda: readers() <= before, what="the end of the thread that reads")
 
 
 class Clock:
