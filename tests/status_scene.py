@@ -35,7 +35,13 @@ def hopper() -> list[Json]:
 def mixed() -> list[Json]:
     """A node with T4s, of which one is lost, and an A100 with instances that stay."""
     lost = whole("mixed", 1, model=T4)
-    lost["taints"] = [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]
+    lost["taints"] = [
+        {
+            "key": "gpu.nvidia.com/gpu-lost",
+            "effect": "NoSchedule",
+            "timeAdded": "2026-11-28T10:00:00Z",
+        }
+    ]
     instances = [("3g.20gb", 0), ("1g.5gb", 5), ("1g.5gb", 6)]
     return [
         *published(

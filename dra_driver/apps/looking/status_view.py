@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver.adapters.console import terminal
 from dra_driver.apps.looking import slice_grid
-from dra_driver.logic.picturing import fitting, occupancy, occupants, snapshots
+from dra_driver.logic.picturing import ailing, fitting, occupancy, occupants, snapshots
 
 _GAP = 3
 """Columns between two columns of a table."""
@@ -24,6 +24,9 @@ _MOST = 4
 
 _USUAL = ("Running", "")
 """Phases that go without saying; the empty one is not known."""
+
+_SICK = " !"
+"""Behind the name of a GPU of which something is withdrawn."""
 
 _NO_KEY = "-"
 """Of a claim that takes nothing."""
@@ -50,15 +53,31 @@ def _show_node(node: occupancy.Node, screen: terminal.Terminal) -> None:
         screen.table(_gpus(f"Node {node.name}: {len(gpus)} x {kind[0]}", gpus, keys, screen.width))
     if claims := _claims(node, keys, screen.width):
         screen.table(claims)
-    tainted = [f"{gpu.name} has taints: {', '.join(gpu.taints)}" for gpu in node.gpus if gpu.taints]
+    _health(node, screen)
     twice = [
         f"{gpu.name} has more allocated than there is"
         for gpu in node.gpus
         if len(slice_grid.lanes(gpu.parts)) > 1
     ]
-    _notes(f"Notes on {node.name}", [*node.notes, *tainted, *twice], screen)
+    _notes(f"Notes on {node.name}", [*node.notes, *twice], screen)
     screen.say(f"Node {node.name}: {_totals(node.totals)}")
     screen.say("")
+
+
+def _health(node: occupancy.Node, screen: terminal.Terminal) -> None:
+    """What is wrong with cards and partitions; what only informs comes last."""
+    found = [(gpu, one) for gpu in node.gpus for one in gpu.ailments]
+    grave = [f"{_ill(gpu, one)}: {one}" for gpu, one in found if one.withdraws]
+    _notes(f"Health on {node.name}", grave, screen)
+    known = [f"{_ill(gpu, one)}: {one}" for gpu, one in found if not one.withdraws]
+    _notes(f"For information on {node.name}", known, screen)
+
+
+def _ill(gpu: occupancy.Gpu, one: ailing.Ailment) -> str:
+    if one.is_whole:
+        return gpu.name
+    more = [f"and {len(one.devices) - _MOST} more"] if len(one.devices) > _MOST else []
+    return ", ".join([*one.devices[:_MOST], *more])
 
 
 def _notes(title: str, lines: Sequence[str], screen: terminal.Terminal) -> None:
@@ -112,7 +131,7 @@ def _gpus(
     heads = ("gpu", "free", "largest fit", "frag")
     beside = [
         (
-            gpu.name,
+            f"{gpu.name}{_SICK}" if any(one.withdraws for one in gpu.ailments) else gpu.name,
             f"{gpu.free}/{gpu.size}",
             gpu.largest.profile if gpu.largest is not None else "none",
             _percent(gpu.fragmentation),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver import errors
-from dra_driver.logic.picturing import fitting, occupants, snapshots
+from dra_driver.logic.picturing import ailing, fitting, occupants, snapshots
 from dra_driver.logic.scheduling import candidacy, counters, pools, usage
 from dra_driver.model import mig, nodes, slices
 
@@ -53,7 +53,8 @@ class Gpu:
     """A GPU: its parts by place, where they overlap only if more was allocated than there is.
 
     `size` and `free` are memory slices, `fragmentation` goes from 0 to 1. `watchers` have admin
-    access, and take nothing. `taints` are those of its devices that keep pods away.
+    access, and take nothing. `taints` are those of its devices that keep pods away, `ailments` all
+    that they have, the gravest first.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Gpu:
     parts: tuple[Part, ...]
     watchers: tuple[occupants.Occupant, ...] = ()
     taints: tuple[str, ...] = ()
+    ailments: tuple[ailing.Ailment, ...] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -206,6 +208,7 @@ def _gpu(
         parts=parts,
         watchers=tuple(who for listed in whose.values() for who in listed if who.admin_access),
         taints=tuple(sorted(taints)),
+        ailments=ailing.of(members),
     )
 
 

@@ -88,10 +88,10 @@ Node hopper: 8 GPUs, 2 idle, 32 of 64 memory slices free, largest fit whole, fra
 
 MIXED_80 = """\
 Node mixed: 2 x Tesla T4
-gpu     whole GPU                                      free   largest fit   frag
+gpu       whole GPU                                    free   largest fit   frag
 --------------------------------------------------------------------------------
-gpu-0   |a infer                                   |   0/1    none          0%
-gpu-1   |··········································|   1/1    none          100%
+gpu-0     |a infer                                 |   0/1    none          0%
+gpu-1 !   |········································|   1/1    none          100%
 
 Node mixed: 1 x NVIDIA A100-SXM4-40GB
 gpu      0     1     2     3     4     5     6        free   largest fit   frag
@@ -104,8 +104,8 @@ key   claim           pods    has
 a     default/infer   infer   gpu-0
 b     default/tiny    tiny    gpu-2 1g.5gb
 
-Notes on mixed
-  gpu-1 has taints: gpu.nvidia.com/gpu-lost:NoSchedule
+Health on mixed
+  gpu-1: gpu.nvidia.com/gpu-lost:NoSchedule since 2026-11-28T10:00:00Z: the GPU is lost
 
 Node mixed: 3 GPUs, 1 idle, 5 of 7 memory slices free, largest fit 3g.20gb, fragmentation 20%
 """
@@ -348,3 +348,33 @@ def test_an_api_server_that_is_too_old_is_named_as_the_reason(status, tmp_path):
         code, _, err = status("--kubeconfig", tmp_path / "kubeconfig")
     assert code == 1
     assert "status needs Kubernetes 1.34 or newer" in err
+
+
+class TestHealth:
+    def show(self, capsys, *devices):
+        scene = gpu_slices.snapshot(*gpu_slices.published("a", *devices))
+        status_view.show(occupancy.of(scene), terminal.Terminal(), as_json=False)
+        return capsys.readouterr().out
+
+    def part(self, start, *taints):
+        return gpu_slices.instance("a", 0, "1g.10gb", start) | {"taints": list(taints)}
+
+    def taint(self, effect):
+        return {"key": "example.com/worn", "effect": effect}
+
+    def test_partitions_are_named_and_their_gpu_is_marked(self, capsys):
+        out = self.show(capsys, self.part(0), self.part(1, self.taint("NoExecute")))
+        assert "\ngpu-0 !   |" in out
+        assert "Health on a\n  gpu-0-mig-1g10gb-19-1: example.com/worn:NoExecute\n" in out
+
+    def test_of_many_devices_some_are_named(self, capsys):
+        ill = [self.part(start, self.taint("NoSchedule")) for start in range(6)]
+        out = self.show(capsys, *ill, self.part(6))
+        names = ", ".join(f"gpu-0-mig-1g10gb-19-{start}" for start in range(4))
+        assert f"  {names}, and 2 more: example.com/worn:NoSchedule\n" in out
+
+    def test_what_only_informs_is_told_last_and_marks_nothing(self, capsys):
+        out = self.show(capsys, self.part(0, self.taint("None")))
+        assert "\ngpu-0   |" in out
+        assert "Health" not in out
+        assert "For information on a\n  gpu-0: example.com/worn:None\n" in out
