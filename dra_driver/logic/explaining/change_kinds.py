@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from dra_driver.logic.cel import selection
-from dra_driver.logic.explaining import changes, device_hurdles, hindrances
+from dra_driver.logic.explaining import changes, device_hurdles
 from dra_driver.logic.picturing import snapshots
 from dra_driver.logic.scheduling import capacities, constraints, demand, hurdles
-from dra_driver.model import claims, quantities, taints
+from dra_driver.model import claims, health, quantities, taints
 
 MAX_SETS = 20
 """Sets of parts of a selector that are tried for one request."""
@@ -61,7 +61,7 @@ def device_taints(setting: changes.Setting) -> Iterator[changes.Change]:
         keys: dict[str, str] = {}
         for fall in setting.falls(want):
             if fall.kind is hurdles.Kind.TAINT:
-                lost = f"{fall.candidate.id.driver}/{hindrances.GPU_LOST}"
+                lost = f"{fall.candidate.id.driver}/{health.Key.GPU_LOST}"
                 keys |= {
                     taint.key: f"{taint}"
                     for taint in fall.candidate.taints

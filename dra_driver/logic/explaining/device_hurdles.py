@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dra_driver.logic.cel import selection
 from dra_driver.logic.explaining import comparisons
+from dra_driver.logic.health import prospects
 from dra_driver.logic.picturing import snapshots
 from dra_driver.logic.scheduling import candidacy, demand, hurdles, reservations, shortfalls
 from dra_driver.model import nodes
@@ -18,8 +19,8 @@ class Fall:
     """Where one device falls, seen alone; with `Kind.FREE` nowhere.
 
     `failing` are the parts of the selector that do not hold, `values` says for each of them what
-    it met. `is_held` tells of any device whether claims have something of it, `holders` only where
-    they are what it falls at.
+    it met; of a taint, since when it is there and what can be done. `is_held` tells of any device
+    whether claims have something of it, `holders` only where they are what it falls at.
     """
 
     candidate: candidacy.Candidate
@@ -106,7 +107,17 @@ def _fall(
     hurdle = shortfalls.of_selected(want, candidate, free)
     if hurdle is None:
         return Fall(candidate, hurdles.Kind.FREE)
+    if hurdle.kind is hurdles.Kind.TAINT:
+        return Fall(candidate, hurdle.kind, hurdle.detail, values=(_prospect(want, candidate),))
     return Fall(candidate, hurdle.kind, hurdle.detail.removeprefix("(").removesuffix(")"))
+
+
+def _prospect(want: demand.Want, candidate: candidacy.Candidate) -> str:
+    """Since when the taint is there that keeps the request away, and what can be done."""
+    first, *others = hurdles.untolerated(want, candidate)
+    told = f"tolerate it, or {prospects.awaited(first, candidate.id.driver)}"
+    also = [f"also tainted {', '.join(map(str, others))}"] if others else []
+    return "; ".join(filter(None, (prospects.since(first).lstrip(), told, *also)))
 
 
 def _unselected(

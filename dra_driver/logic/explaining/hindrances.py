@@ -7,15 +7,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dra_driver.logic.explaining import tainted_devices
 from dra_driver.logic.picturing import granted, snapshots
 from dra_driver.logic.preparing import device_status
-from dra_driver.logic.scheduling import candidacy, evicting, pools
-from dra_driver.model import claims, nodes, slices, taints
+from dra_driver.logic.scheduling import candidacy, pools
+from dra_driver.model import claims, nodes, slices
 
 Json = dict[str, Any]
 
-GPU_LOST = "gpu-lost"
-"""The taint, in the driver's domain, of a GPU that is gone."""
 _AWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PRETENDED = {"resource.kubernetes.io/extended-resource-claim": "true"}
 
@@ -198,31 +197,8 @@ class _About:
     def _tainted(
         self, result: claims.Result, candidate: candidacy.Candidate
     ) -> Iterator[Hindrance]:
-        tolerations = result.extra.get("tolerations") or ()
-        for taint in candidate.taints:
-            stays = evicting.stays_for(tolerations, taint)
-            if taint.key == f"{candidate.id.driver}/{GPU_LOST}":
-                yield self._hindrance(
-                    f"its GPU is not there any more (taint {taint})",
-                    "Look at the node's kernel log (dmesg | grep -i xid). Delete the pods that "
-                    "have the claim, and it is allocated anew",
-                    result,
-                )
-            elif taint.effect == taints.NO_EXECUTE and stays is not None:
-                told = f"tolerates for {stays} s" if stays else "does not tolerate"
-                yield self._hindrance(
-                    f"it has the taint {taint}, which the claim {told}: {self._ending()}",
-                    "A pod that is made anew gets another device; or tolerate it, with "
-                    "`effect: NoExecute`, in the request",
-                    result,
-                )
-            elif taint.blocks:
-                yield self._hindrance(
-                    f"it has the taint {taint}",
-                    "Pods that have the claim keep it; no other claim gets it",
-                    result,
-                    stops=False,
-                )
+        for one in tainted_devices.of(result, candidate, ending=self._ending()):
+            yield self._hindrance(one.problem, one.remedy, result, stops=one.stops)
 
     def _ending(self) -> str:
         annotations = self.body["metadata"].get("annotations") or {}

@@ -100,9 +100,16 @@ def _kind(spot: changes.Spot) -> object:
 
 
 def _signature(spot: changes.Spot) -> object:
-    """Equal for nodes on which as many devices fall at the same hurdles with the same values."""
+    """Equal for nodes on which as many devices fall at the same hurdles with the same values.
+
+    Since when a taint is there does not count.
+    """
     return tuple(
-        (want.name, group.count, group.hurdle, group.reason, group.values)
+        (want.name, group.count, group.hurdle, group.reason, _lasting(group))
         for want, fallen in spot.falls.items()
         for group in device_hurdles.grouped(fallen)
     )
+
+
+def _lasting(group: device_hurdles.Group) -> tuple[str, ...]:
+    return () if group.hurdle == hurdles.Kind.TAINT.value else group.values

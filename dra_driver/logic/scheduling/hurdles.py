@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dra_driver.logic.cel import selection
 from dra_driver.logic.scheduling import candidacy, capacities, demand
-from dra_driver.model import nodes
+from dra_driver.model import nodes, taints
 
 
 class Kind(enum.Enum):
@@ -76,13 +76,21 @@ def share(want: demand.Want, candidate: candidacy.Candidate) -> capacities.Taken
 
 def unusable(want: demand.Want, candidate: candidacy.Candidate) -> Hurdle | None:
     """Why a device that is meant cannot be had all the same: a taint, a field unknown here."""
-    for taint in candidate.taints:
-        if taint.blocks and not any(toleration.covers(taint) for toleration in want.tolerations):
-            return Hurdle(Kind.TAINT, f"{taint}")
+    if candidate.taints and (found := untolerated(want, candidate)):
+        return Hurdle(Kind.TAINT, f"{found[0]}")
     if candidate.unsupported:
         fields = ", ".join(candidate.unsupported)
         return Hurdle(Kind.UNSUPPORTED, f"(the embedded scheduler does not know {fields})")
     return None
+
+
+def untolerated(want: demand.Want, candidate: candidacy.Candidate) -> tuple[taints.Taint, ...]:
+    """The taints of a device that keep the request away."""
+    return tuple(
+        taint
+        for taint in candidate.taints
+        if taint.blocks and not any(toleration.covers(taint) for toleration in want.tolerations)
+    )
 
 
 def all_hold(selectors: Iterable[selection.Selector], candidate: candidacy.Candidate) -> bool:

@@ -173,7 +173,10 @@ class TestDevicesThatAreNotWell:
 
     def test_a_toleration_without_an_effect_does_not_keep_a_pod(self):
         stopping, _ = told(*self.tainted("NoExecute", {"key": "broken", "operator": "Exists"}))
-        assert "which the claim does not tolerate" in stopping[0]
+        assert (
+            "which the claim tolerates only for the start of pods, without `effect: NoExecute`: "
+            "Kubernetes ends its pods"
+        ) in stopping[0]
 
     def test_one_that_is_tolerated_for_a_time_ends_pods_after_it(self):
         limited = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
