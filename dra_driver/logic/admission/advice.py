@@ -8,7 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from dra_driver.logic.admission import admitted, advised_names, share_defaults
+from dra_driver.logic.admission import (
+    admitted,
+    advised_names,
+    advised_tolerations,
+    share_defaults,
+)
 from dra_driver.logic.cel import selection
 from dra_driver.logic.offering import classes
 from dra_driver.logic.preparing import config_choice
@@ -138,25 +143,7 @@ def _tolerations(
         named = any(entry.names(_result(asked, driver)) for entry in entries)
         if asked.device_class not in own and not named:
             continue
-        stays = [one.body for one in asked.tolerations if one.body.get("effect") == "NoExecute"]
-        for one in asked.tolerations:
-            if not one.body.get("effect") and not any(_covers(other, one.body) for other in stays):
-                yield (
-                    f"{one.path}: without an effect it lets pods start on a device with a taint, "
-                    "and a taint NoExecute ends them again: add one with `effect: NoExecute`"
-                )
-
-
-def _covers(other: admitted.Json, one: admitted.Json) -> bool:
-    """Whether `other` tolerates every key and value that `one` does."""
-    if other.get("operator") == "Exists":
-        return not other.get("key") or other.get("key") == one.get("key")
-    names = ("key", "operator", "value")
-    shown = [[body.get(name) or _DEFAULTS.get(name) for name in names] for body in (other, one)]
-    return shown[0] == shown[1]
-
-
-_DEFAULTS = {"operator": "Equal", "key": "", "value": ""}
+        yield from advised_tolerations.told(asked, driver)
 
 
 def _memory(

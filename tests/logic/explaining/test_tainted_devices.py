@@ -42,9 +42,9 @@ class TestAPodThatHasIt:
             False,
             [
                 (
-                    f"it has the taint {DRIVER}/recovery=reset:NoSchedule since {SINCE}: the driver "
-                    "wants the GPU reset. Pods that have the claim keep it; no other claim gets it. "
-                    "Who wants it has to wait for the reset of the card"
+                    f"it has the taint {DRIVER}/recovery=reset:NoSchedule since {SINCE}: the "
+                    "driver wants the GPU reset. Pods that have the claim keep it; no other claim "
+                    "gets it. Who wants it has to wait for the reset of the card"
                 )
             ],
         )
@@ -88,8 +88,8 @@ class TestAPodThatWantsIt:
             (
                 [own("xid", "79")],
                 (
-                    f"since {SINCE}; tolerate it, or wait for the reset of the card, or a reboot of "
-                    "the node"
+                    f"since {SINCE}; tolerate it, or wait for the reset of the card, or a reboot "
+                    "of the node"
                 ),
             ),
             (
