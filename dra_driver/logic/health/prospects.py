@@ -11,7 +11,7 @@ _Key = health.Key
 _GONE = "wait until it is gone"
 """For a taint of somebody else."""
 _RESET = "wait for the reset of the card"
-_RESET_OR_REBOOT = f"{_RESET}, or a reboot of the node"
+_REBOOT = "wait for a reboot of the node"
 
 _ROWS: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
     {
@@ -19,7 +19,7 @@ _ROWS: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
         (_Key.RECOVERY, "reset"): ("the driver wants the GPU reset", _RESET),
         (_Key.RECOVERY, "reboot"): (
             "the driver wants the node rebooted",
-            "wait for a reboot of the node",
+            _REBOOT,
         ),
         (_Key.RECOVERY, "drain"): (
             "the driver wants no more traffic with the GPU's peers",
@@ -34,7 +34,7 @@ _ROWS: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
             "bad memory could not be replaced",
             "wait until the card is replaced",
         ),
-        (_Key.MEMORY, "ecc"): ("memory errors could not be corrected", _RESET_OR_REBOOT),
+        (_Key.MEMORY, "ecc"): ("memory errors could not be corrected", _RESET),
         (_Key.THERMAL, ""): (
             "the GPU runs slowly, for heat or want of power",
             "wait until it is cool and has its power",
@@ -63,7 +63,9 @@ def awaited(taint: taints.Taint, driver: str) -> str:
         return _row(taint, driver)[1]
     if xid.fault is health.Fault.APPLICATION:
         return "wait until the pods that have it have ended"
-    return _RESET_OR_REBOOT
+    if "reboot" in xid.done:
+        return _REBOOT
+    return _RESET if "reset" in xid.done else f"{_GONE}: {xid.done}"
 
 
 def told(taint: taints.Taint, driver: str) -> str:

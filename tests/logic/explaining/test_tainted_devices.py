@@ -87,10 +87,7 @@ class TestAPodThatWantsIt:
         [
             (
                 [own("xid", "79")],
-                (
-                    f"since {SINCE}; tolerate it, or wait for the reset of the card, or a reboot "
-                    "of the node"
-                ),
+                f"since {SINCE}; tolerate it, or wait for a reboot of the node",
             ),
             (
                 [own("recovery", "reboot")],

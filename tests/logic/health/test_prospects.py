@@ -25,13 +25,22 @@ def taint(key, value="", **fields):
         ),
         ("memory", "remap-pending", "wait for the reset of the card"),
         ("memory", "remap-failed", "wait until the card is replaced"),
-        ("memory", "ecc", "wait for the reset of the card, or a reboot of the node"),
+        ("memory", "ecc", "wait for the reset of the card"),
         ("gpu-lost", "", "wait until its node has it again"),
         ("thermal", "slowdown", "wait until it is cool and has its power"),
         ("fabric", "route-unhealthy", "wait until the fabric is well again"),
         ("driver", "", "wait until it does"),
         ("unmonitored", "", "wait until they are"),
-        ("xid", "79", "wait for the reset of the card, or a reboot of the node"),
+        ("xid", "79", "wait for a reboot of the node"),
+        ("xid", "48", "wait for the reset of the card"),
+        (
+            "xid",
+            "54",
+            (
+                "wait until it is gone: power down the node and check the card's power cables and "
+                "seat"
+            ),
+        ),
         ("xid", "31", "wait until the pods that have it have ended"),
         ("xid", "odd", "wait until it is gone"),
         ("recovery", "something", "wait until it is gone"),
