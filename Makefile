@@ -43,6 +43,7 @@ bench: $(STAMP) ## Measure the plugin against the embedded cluster and in a larg
 	@$(BIN)/python tests/bench/blocking.py
 	@$(BIN)/python tests/bench/allocator.py
 	@$(BIN)/python tests/bench/claims.py
+	@$(BIN)/python tests/bench/health.py
 
 crds: $(STAMP) ## Write the JSON schemas of the configs anew
 	@$(BIN)/python crds/generate.py
