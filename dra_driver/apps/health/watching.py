@@ -138,27 +138,28 @@ class EventWatch:
             self._log.info("listening to GPUs", gpus=len(wanted), deaf=len(heard.unwatched))
             try:
                 self._ears.unwatched(heard.unwatched)
-                self._hear(heard, wanted, bus)
+                is_deaf = len(heard.unwatched) == len(wanted)
+                if not is_deaf:
+                    self._hear(heard, wanted, bus)
             finally:
                 heard.close()
         finally:
             with self._state:
                 self._is_open = False
                 self._state.notify_all()
+        if is_deaf:
+            # NVML is not held for that. One may be heard later, after a reset.
+            self._idle_until(wanted, bus)
 
     def _hear(
         self, heard: nvml_events.EventSet, wanted: frozenset[devices.GpuUuid], bus: object
     ) -> None:
-        if len(heard.unwatched) == len(wanted):
-            # Nobody tells anything: NVML need not be held for that. One may learn to, by a reset.
-            return self._idle_until(wanted, bus)
         until = time.monotonic() + LAST_PAUSE if self._unseen else float("inf")
         while not self._is_over(wanted, bus) and time.monotonic() < until:
             event = heard.wait(int(SLICE * 1000))
             self._tries.worked()
             if event is not None:
                 self._ears.heard(event)
-        return None
 
     def _idle_until(self, wanted: frozenset[devices.GpuUuid], bus: object) -> None:
         deadline = time.monotonic() + LAST_PAUSE
@@ -188,7 +189,8 @@ class EventWatch:
                 "GPUs are not listened to for now", reason=str(error), retry_seconds=round(pause, 2)
             )
         if not is_lost:
-            self._ears.unwatched(dict.fromkeys(wanted, str(error)))
+            deaf = dict.fromkeys(wanted, str(error))
+            self._safely("cannot tell that GPUs are deaf", lambda: self._ears.unwatched(deaf))
         self._see()
         self._worker.pause(pause)
 
@@ -204,10 +206,16 @@ class EventWatch:
         return False
 
     def _see(self) -> None:
+        self._safely("GPUs cannot be looked for now", self._look)
+
+    def _safely(self, text: str, do: Callable[[], object]) -> None:
+        """Do what must not end the thread, also after a failure; `text` says what has failed."""
         try:
-            self._look()
+            do()
         except errors.DriverError as error:
-            self._log.info("GPUs cannot be looked for now", reason=str(error))
+            self._log.info(text, reason=str(error))
+        except Exception:  # noqa: BLE001 - as in `_run`
+            self._log.exception(text)
 
     def _notify(self) -> None:
         with self._state:

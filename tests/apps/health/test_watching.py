@@ -5,6 +5,7 @@ import threading
 import api_cluster
 import pytest
 
+from dra_driver import errors
 from dra_driver.adapters.nvml import nvml
 from dra_driver.apps.health import watching
 from dra_driver.model import health
@@ -153,6 +154,64 @@ def test_an_ear_that_breaks_ends_nothing(node):
     node.broken.set()
     node.wait_heard(31)
     assert not node.broken.is_set()
+
+
+def test_a_gpu_that_is_lost_and_still_listed_is_told_and_the_others_are_heard(node):
+    node.watch._look = lambda: None
+    gpu_faults.lose(node.directory, node.wanted[1])
+    api_cluster.wait_for(lambda: set(node.deaf[-1]) == {node.wanted[1]}, "the lost one is told")
+    assert "GPU is lost" in node.deaf[-1][node.wanted[1]]
+    node.wait_heard(31)
+
+
+def test_nvml_is_not_held_where_no_gpu_can_be_listened_to(tmp_path):
+    node = Node(tmp_path)
+    gpu_faults.inject(tmp_path, error=3, function="nvmlDeviceGetSupportedEventTypes")
+    node.watch.start()
+    try:
+        api_cluster.wait_for(lambda: node.deaf, "an attempt")
+        assert set(node.deaf[0]) == set(node.wanted)
+        api_cluster.wait_for(lambda: node.library._opened == 0, "NVML is closed")
+    finally:
+        node.watch.stop()
+
+
+@pytest.mark.parametrize("error", [errors.Retryable("no driver"), OSError("no sysfs")])
+def test_neither_a_bus_nor_a_look_nor_an_ear_that_fails_ends_anything(tmp_path, error):
+    node = Node(tmp_path)
+    failing = {"bus", "look", "ear"}
+    bus, look, unwatched = node.watch._bus, node.watch._look, node.unwatched
+
+    def fails_once(what, do):
+        def done(*arguments):
+            if what in failing:
+                failing.remove(what)
+                raise error
+            return do(*arguments)
+
+        return done
+
+    node.watch._bus = fails_once("bus", bus)
+    node.watch._look = fails_once("look", look)
+    node.unwatched = fails_once("ear", unwatched)
+    node.watch.start()
+    try:
+        node.wait_heard(31)
+        assert not failing
+        assert node.deaf[-1] == {}
+    finally:
+        node.watch.stop()
+
+
+def test_a_pause_that_is_late_says_so_and_is_one_all_the_same(node):
+    inside, go_on = threading.Event(), threading.Event()
+    node.heard = lambda _event: (inside.set(), go_on.wait(60))
+    node.tell(79)
+    assert inside.wait(60)
+    assert not node.watch.pause(0)
+    go_on.set()
+    api_cluster.wait_for(lambda: node.library._opened == 0, "NVML is closed")
+    node.watch.resume()
 
 
 def test_a_pause_closes_nvml_until_it_is_resumed(node):
