@@ -272,6 +272,8 @@ class Publisher:
         self._relisted.clear()
         if is_new:
             self._form.doubt()
+            writer.doubt_taints()
+            self._settled = ()
         try:
             if writer.takes_more():
                 self._doubt(writer)

@@ -62,6 +62,7 @@ class SliceWriter:
         self._refused: dict[str, Part] = {}
         self._refused_since: dict[str, float] = {}
         self._takes_taints = True
+        self._doubts_taints = True
         self._samples: dict[frozenset[str], publishing.Json] = {}
         self._asked = 0.0
         self._told: set[frozenset[str]] = set()
@@ -85,7 +86,11 @@ class SliceWriter:
         """It may be another server by now, or one with other feature gates."""
         self._is_fresh = True
         self._known, self._cut, self._refused, self._samples = set(), {}, {}, {}
-        self._takes_taints = True
+        self._takes_taints = self._doubts_taints = True
+
+    def doubt_taints(self) -> None:
+        """A server with the gate off keeps the taints that there are, and nobody heeds them."""
+        self._doubts_taints = True
 
     def is_dated(self) -> bool:
         """Whether something is dropped or refused, and that was found long ago."""
@@ -132,14 +137,37 @@ class SliceWriter:
         Raises:
             kube.ApiError: the server does not answer, or refuses what cannot be left out.
         """
-        if not (self._asks and existing and (changes.tears or self._is_fresh)):
+        if not (self._asks and existing):
             return False
-        learned = False
+        learned = self._doubts_taints and self._learns_of_taints(existing)
+        if not (changes.tears or self._is_fresh):
+            return learned
         for body, verb in _writes(changes):
             if publishing.fingerprint(body["spec"]) not in self._known:
                 learned |= self._ask(body, verb)
         self._is_fresh = False
         return learned
+
+    def _learns_of_taints(self, existing: Sequence[publishing.Json]) -> bool:
+        """Whether the server turns out to take none of the taints that there are, if any."""
+        tainted = next((body for body in existing if _taints(body)), None)
+        if tainted is None or not self._takes_taints:
+            return False
+        sample = publishing.as_new(_tainted_alone(tainted))
+        with contextlib.suppress(kube.Refused, kube.Forbidden):
+            answer = self._client.create(
+                self.resource, publishing.to_version(sample, self._version), dry_run=True
+            )
+            got = publishing.from_version(answer, self._version)["spec"]
+            if _TAINTS in publishing.dropped(sample["spec"], got):
+                self._drops_taints(sample)
+        self._doubts_taints = False
+        return not self._takes_taints
+
+    def _drops_taints(self, sample: publishing.Json) -> None:
+        self._takes_taints = False
+        self._asked = time.monotonic()
+        self._samples[frozenset({_TAINTS})] = sample
 
     def write(self, changes: publishing.Changes) -> bool:
         """Carry the changes out. Whether the server has shown that there is less to be written.
@@ -220,8 +248,7 @@ class SliceWriter:
             # Partitions without counters would be given out on top of each other.
             self._counters_dropped()
         if _TAINTS in missing:
-            self._takes_taints = False
-            self._samples[frozenset({_TAINTS})] = publishing.as_new(_tainted_alone(sent))
+            self._drops_taints(publishing.as_new(_tainted_alone(sent)))
         # Slices with other devices lack the same fields in another order.
         if frozenset(missing) not in self._told:
             self._told.add(frozenset(missing))
@@ -258,9 +285,14 @@ class SliceWriter:
         return bool(more)
 
 
+def _taints(body: publishing.Json) -> list[publishing.Json]:
+    """The devices of a slice that have taints."""
+    return [device for device in body["spec"].get("devices") or () if device.get("taints")]
+
+
 def _tainted_alone(body: publishing.Json) -> publishing.Json:
     """A slice of which the server drops nothing but a taint, if anything."""
-    device = next(one for one in body["spec"]["devices"] if one.get("taints"))
+    device = _taints(body)[0]
     spec = {key: value for key, value in body["spec"].items() if key != "sharedCounters"}
     spec["devices"] = [{"name": device["name"], "taints": device["taints"]}]
     return body | {"spec": spec}

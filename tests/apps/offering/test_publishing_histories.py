@@ -133,11 +133,12 @@ class Node:
             existing = self.server.slices()
             desired = publishing.contents(self.wanted(existing))
             changes = publishing.reconcile(OWNER, desired, existing, self.writer.cut)
+            if self.writer.learns(changes, existing):
+                continue
             if not changes:
                 self.writer.settled(desired)
                 return
-            if not self.writer.learns(changes, existing):
-                self.writer.write(changes)
+            self.writer.write(changes)
             assert not self.writer.refused
         raise AssertionError("there is always something to write")
 

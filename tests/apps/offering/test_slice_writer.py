@@ -66,7 +66,7 @@ def test_a_create_without_an_answer_may_have_made_a_slice_and_a_question_has_not
         cluster.faults.where(lambda call: options.Fault(drop="after") if call.dry_run else None),
         pytest.raises(kube.Unavailable),
     ):
-        writer.learns(wanted, [{}])
+        writer.learns(wanted, [{"spec": {}}])
     assert not writer.unsure
     with (
         cluster.faults.where(
@@ -97,3 +97,76 @@ def test_a_server_that_does_not_say_whether_it_takes_more_is_an_error(cluster, w
     away = options.Fault(status=503)
     with cluster.faults.where(lambda _: away), pytest.raises(kube.Unavailable):
         writer.takes_more()
+
+
+# Taints
+
+
+def tainted(*names, **extra):
+    """A slice of devices with a taint."""
+    taint = {"key": "gpu.nvidia.com/xid", "effect": "NoSchedule", "value": "79"}
+    found = [slices.Device(name, {}, {}, {"taints": [taint]} | extra) for name in names]
+    return publishing.contents([publishing.Content(tuple(found))])
+
+
+@pytest.fixture
+def without_taints():
+    made = api_cluster.Cluster(disabled_gates=frozenset({"DRADeviceTaints", SHARES}))
+    yield made
+    made.close()
+
+
+def test_that_taints_are_dropped_is_seen_at_the_first_write_and_leaves_something_else_to_be_written(
+    without_taints,
+):
+    client = without_taints.client
+    writer = slice_writer.SliceWriter(client, "v1", counters_dropped=lambda: None)
+    assert writer.takes_taints
+    assert not writer.write(changes(without_taints, writer, desired("gpu-0")))
+    assert writer.takes_taints
+    assert writer.write(changes(without_taints, writer, tainted("gpu-0")))
+    assert not writer.takes_taints
+    assert not writer.write(changes(without_taints, writer, tainted("gpu-1")))
+    writer.doubt()
+    assert writer.takes_taints
+
+
+def test_that_taints_are_dropped_is_seen_before_anything_is_written_by_a_new_writer(without_taints):
+    client = without_taints.client
+    first = slice_writer.SliceWriter(client, "v1", counters_dropped=lambda: None)
+    first.write(changes(without_taints, first, desired("gpu-0")))
+    before = without_taints.slices()
+    other = slice_writer.SliceWriter(client, "v1", counters_dropped=lambda: None)
+    assert other.learns(changes(without_taints, other, tainted("gpu-0")), before)
+    assert not other.takes_taints
+    assert without_taints.slices() == before
+
+
+def test_that_taints_are_taken_again_is_found_though_something_else_is_dropped_still(
+    without_taints,
+):
+    client = without_taints.client
+    writer = slice_writer.SliceWriter(client, "v1", counters_dropped=lambda: None)
+    shared = {"allowMultipleAllocations": True}
+    writer.write(changes(without_taints, writer, tainted("gpu-0", **shared)))
+    assert not writer.takes_more()
+    without_taints.upgrade(disabled_gates=frozenset({SHARES}))
+    assert writer.takes_more()
+
+
+def test_a_gate_that_is_closed_while_there_are_taints_is_seen_though_the_server_keeps_them(
+    own_cluster,
+):
+    client, wanted = own_cluster.client, tainted("gpu-0")
+    writer = slice_writer.SliceWriter(client, "v1", counters_dropped=lambda: None)
+    writer.write(changes(own_cluster, writer, wanted))
+    assert not writer.learns(changes(own_cluster, writer, wanted), own_cluster.slices())
+    own_cluster.upgrade(disabled_gates=frozenset({"DRADeviceTaints"}))
+    assert not writer.learns(changes(own_cluster, writer, wanted), own_cluster.slices())
+    assert writer.takes_taints
+    writer.doubt_taints()
+    assert writer.learns(changes(own_cluster, writer, wanted), own_cluster.slices())
+    assert not writer.takes_taints
+    assert not writer.takes_more()
+    own_cluster.upgrade(disabled_gates=frozenset())
+    assert writer.takes_more()
