@@ -1,0 +1,186 @@
+"""What is left out of the slices while the API server takes no taints."""
+
+import types
+
+import api_cluster
+import pytest
+import structlog.testing
+
+from dra_driver import errors
+from dra_driver.apps.offering import withdrawing
+from dra_driver.sim.gpus import gpu_health_state
+
+WITHDRAWN = ({"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"},)
+EVICTED = ({"key": "gpu.nvidia.com/recovery", "value": "reset", "effect": "NoExecute"},)
+INFORMED = ({"key": "gpu.nvidia.com/thermal", "value": "slowdown", "effect": "None"},)
+
+
+class Scene:
+    """Who has what, and how often that was asked."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.asked, self.allocated = 1000.0, 0, set()
+        monkeypatch.setattr(withdrawing, "time", types.SimpleNamespace(monotonic=lambda: self.now))
+        self.one = withdrawing.Withdrawing(self.ask)
+
+    def ask(self):
+        self.asked += 1
+        if isinstance(self.allocated, Exception):
+            raise self.allocated
+        return self.allocated
+
+    def hidden(self, sick, held=()):
+        return set(self.one.hidden(dict.fromkeys(sick, WITHDRAWN), held))
+
+
+@pytest.fixture
+def scene(monkeypatch):
+    return Scene(monkeypatch)
+
+
+def test_what_is_withdrawn_is_left_out_and_what_only_informs_is_not(scene):
+    taints = {"gpu-0": WITHDRAWN, "gpu-1": INFORMED, "gpu-2": (*INFORMED, *EVICTED)}
+    assert scene.one.hidden(taints, ()) == {"gpu-0", "gpu-2"}
+
+
+def test_what_claims_have_stays_prepared_or_not(scene):
+    scene.allocated = {"gpu-1", "gpu-7"}
+    assert scene.hidden({"gpu-0", "gpu-1", "gpu-2"}, held={"gpu-2"}) == {"gpu-0"}
+
+
+def test_it_is_asked_only_for_what_is_about_to_be_left_out(scene):
+    assert scene.hidden(()) == set()
+    assert scene.hidden({"gpu-0"}, held={"gpu-0"}) == set()
+    scene.one.hidden({"gpu-1": INFORMED}, ())
+    assert scene.asked == 0
+    assert scene.hidden({"gpu-0"}) == {"gpu-0"}
+    scene.now += 3600
+    assert scene.hidden({"gpu-0"}) == {"gpu-0"}
+    assert scene.asked == 1
+    assert scene.hidden({"gpu-0", "gpu-1"}) == {"gpu-0", "gpu-1"}
+    assert scene.asked == 2
+
+
+def test_what_a_claim_was_seen_to_have_is_asked_for_again_after_a_while(scene):
+    scene.allocated = {"gpu-0"}
+    assert scene.hidden({"gpu-0"}) == set()
+    scene.allocated = set()
+    scene.now += withdrawing.ASK_AGAIN - 1
+    assert (scene.hidden({"gpu-0"}), scene.asked) == (set(), 1)
+    scene.now += 1
+    assert (scene.hidden({"gpu-0"}), scene.asked) == ({"gpu-0"}, 2)
+
+
+def test_what_was_left_out_and_is_well_or_had_since_is_asked_for_anew(scene):
+    assert scene.hidden({"gpu-0"}) == {"gpu-0"}
+    assert scene.hidden(()) == set()
+    scene.allocated = {"gpu-0"}
+    assert scene.hidden({"gpu-0"}) == set()
+    assert scene.hidden({"gpu-0"}, held={"gpu-0"}) == set()
+
+
+def test_while_nobody_tells_who_has_what_everything_stays_and_that_is_said(scene):
+    scene.allocated = errors.Retryable("no API server")
+    with structlog.testing.capture_logs() as lines:
+        assert scene.hidden({"gpu-0", "gpu-1"}) == set()
+    assert [(line["devices"], line["reason"]) for line in lines] == [
+        (["gpu-0", "gpu-1"], "no API server")
+    ]
+    scene.allocated = {"gpu-1"}
+    with structlog.testing.capture_logs() as lines:
+        assert scene.hidden({"gpu-0", "gpu-1"}) == {"gpu-0"}
+    assert [line["devices"] for line in lines] == [["gpu-0"]]
+
+
+# With an API server
+
+PREPARED, ALLOCATED = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
+LEFT_OUT = "the API server takes no taints, so devices that are not well are left out"
+CLOSED = frozenset({"DRADeviceTaints"})
+
+
+@pytest.fixture
+def cluster():
+    made = api_cluster.Cluster(disabled_gates=CLOSED)
+    yield made
+    made.close()
+
+
+def devices(cluster):
+    return {
+        device["name"]: device
+        for body in cluster.slices()
+        for device in body["spec"].get("devices") or ()
+    }
+
+
+def taints(cluster):
+    """The keys and values of taints of devices that have some, by name."""
+    return {
+        name: [(taint["key"], taint["value"]) for taint in device["taints"]]
+        for name, device in devices(cluster).items()
+        if device.get("taints")
+    }
+
+
+def wait_devices(cluster, names):
+    api_cluster.wait_for(
+        lambda: devices(cluster).keys() == set(names),
+        lambda: f"devices {sorted(names)}; there are {sorted(devices(cluster))}",
+    )
+
+
+def wants_reboot(machine, name, *, is_so=True):
+    with gpu_health_state.open_file(machine.simulation).edit() as cards:
+        cards.of(machine.uuid(name)).recovery = 2 if is_so else 0
+
+
+def test_while_the_gate_is_off_a_sick_card_keeps_what_claims_have_and_gets_back_the_rest(
+    cluster, own_machine, own_plugin
+):
+    plugin = own_plugin(
+        cluster=cluster, gpus="h100-80gb-hbm3:2", mig_mode="dynamic", health_hold_seconds="0"
+    ).start()
+    api_cluster.wait_for(lambda: ALLOCATED in devices(cluster), "partitions")
+    plugin.kubelet.prepare(cluster.claim(PREPARED))
+    cluster.claim(ALLOCATED)
+    all_ = set(devices(cluster))
+    sick = {name for name in all_ if name.startswith("gpu-0")}
+    wants_reboot(own_machine, "gpu-0")
+    left = all_ - sick | {PREPARED, ALLOCATED}
+    wait_devices(cluster, left)
+    assert taints(cluster) == {}
+    # Another instance finds out by itself, and lists nothing meanwhile that was left out.
+    plugin.kill()
+    plugin.start()
+    plugin.wait_log(LEFT_OUT, count=2)
+    assert devices(cluster).keys() == left
+    cluster.upgrade(disabled_gates=frozenset())
+    wait_devices(cluster, all_)
+    assert taints(cluster) == {key: [("gpu.nvidia.com/recovery", "reboot")] for key in sick}
+    cluster.upgrade(disabled_gates=CLOSED)
+    # The server keeps the taints that there are, but nobody heeds them any more.
+    wait_devices(cluster, left)
+    wants_reboot(own_machine, "gpu-0", is_so=False)
+    wait_devices(cluster, all_)
+    assert taints(cluster) == {}
+
+
+def test_a_sick_device_stays_listed_while_the_api_server_does_not_list_claims(
+    cluster, own_machine, own_plugin
+):
+    silent = api_cluster.api_options.Fault(status=503, reason="ServiceUnavailable")
+
+    def rule(call):
+        return silent if (call.resource, call.verb) == ("resourceclaims", "list") else None
+
+    plugin = own_plugin(cluster=cluster, gpus="h100-80gb-hbm3:2").start()
+    cluster.wait_devices("gpu-0", "gpu-1")
+    cluster.faults.rule = rule
+    wants_reboot(own_machine, "gpu-0")
+    plugin.wait_log("devices that are not well stay listed, as it is not known who has them")
+    cluster.wait_devices("gpu-0", "gpu-1")
+    cluster.faults.rule = None
+    cluster.claim("gpu-0")
+    wants_reboot(own_machine, "gpu-1")
+    cluster.wait_devices("gpu-0")
