@@ -12,6 +12,7 @@ from dra_driver.adapters.driver import driver_root
 from dra_driver.adapters.nvml import nvml_codes, nvml_facts, nvml_questions
 from dra_driver.model import devices
 
+RELEASE_SECONDS = 5.0
 SONAME = "libnvidia-ml.so.1"
 _HERE = driver_root.Layout(driver_root.Root("/", pathlib.Path("/")))
 
@@ -58,11 +59,29 @@ class Nvml:
         self._loaded: tuple[object, ...] | None = None
         self._has_worked = False
         self._tell_outdated: Callable[[str], None] = lambda _: None
+        self._let_go: Callable[[float], object] = lambda _: None
+        self._take_again: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
 
     def when_outdated(self, tell: Callable[[str], None]) -> None:
         """Have `tell` called, with the reason, as often as `Outdated` is raised."""
         self._tell_outdated = tell
+
+    def held_by(self, let_go: Callable[[float], object], take_again: Callable[[], None]) -> None:
+        """Whoever holds NVML open for long: `let_go`, within seconds, has it closed for a while."""
+        self._let_go, self._take_again = let_go, take_again
+
+    @contextlib.contextmanager
+    def released(self, seconds: float = RELEASE_SECONDS) -> Iterator[None]:
+        """A block in which nobody in this process holds NVML open for long; sessions may be.
+
+        Whoever does not let go of it within the seconds still holds it.
+        """
+        self._let_go(seconds)
+        try:
+            yield
+        finally:
+            self._take_again()
 
     def init(self) -> None:
         """Open NVML. Counted: each `init` needs its `shutdown`. After a failure try again later.

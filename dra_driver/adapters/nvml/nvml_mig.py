@@ -203,10 +203,15 @@ class MigNvml:
             errors.Rejected: the mode changes with a reset of the GPU only.
             errors.Retryable: also if it is another mode afterwards.
         """
-        self._ask_for_mode(gpu, enabled)
         with self._gpu(gpu, "reading its MIG mode") as (library, handle):
-            found = bool(library.nvmlDeviceGetMigMode(handle)[0])
-            minor = int(library.nvmlDeviceGetMinorNumber(handle))
+            if list(map(bool, library.nvmlDeviceGetMigMode(handle))) == [enabled, enabled]:
+                return int(library.nvmlDeviceGetMinorNumber(handle))
+        # Whoever listens to the GPU uses it, too.
+        with self._nvml.released():
+            self._ask_for_mode(gpu, enabled)
+            with self._gpu(gpu, "reading its MIG mode") as (library, handle):
+                found = bool(library.nvmlDeviceGetMigMode(handle)[0])
+                minor = int(library.nvmlDeviceGetMinorNumber(handle))
         if found != enabled:
             raise errors.Retryable(
                 f"{gpu}: MIG mode was switched {_word(enabled)}, and now it is {_word(found)}: see "

@@ -11,7 +11,7 @@ from dra_driver.adapters.nvml import nvml, nvml_events
 from dra_driver.adapters.system import workers
 from dra_driver.model import backoff, devices, health
 
-SLICE = 0.5
+SLICE = 0.2
 """Seconds for which NVML waits at a time: an end, or a pause, waits that long at most."""
 FIRST_PAUSE, LAST_PAUSE = 0.2, 30.0
 """Seconds until the next try after a failure: first, and longest after doubling."""

@@ -52,6 +52,7 @@ class Watched:
         self.events = watching.EventWatch(
             on.hardware.nvml, self._wanted, self.cards, bus=on.hardware.bus, look=gpus.look
         )
+        on.hardware.nvml.held_by(self.events.pause, self.events.resume)
 
     def view(self) -> conditions.View:
         """What is wrong now."""

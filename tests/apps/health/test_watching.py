@@ -6,7 +6,7 @@ import api_cluster
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters.nvml import nvml
+from dra_driver.adapters.nvml import nvml, nvml_mig
 from dra_driver.apps.health import watching
 from dra_driver.model import health
 from dra_driver.sim.gpus import gpu_event_log, gpu_faults, gpu_operations, gpu_state, gpus
@@ -243,8 +243,17 @@ def test_without_a_gpu_nothing_is_held_open(tmp_path):
 
 
 def test_a_mig_mode_is_switched_while_the_gpus_are_listened_to(node):
-    with node.nvml.session() as library:
-        handle = library.nvmlDeviceGetHandleByUUID(node.wanted[0])
-        library.nvmlDeviceSetMigMode(handle, 1)
-        assert library.nvmlDeviceGetMigMode(handle) == [1, 1]
+    node.nvml.held_by(node.watch.pause, node.watch.resume)
+    held = []
+    change = node.library.nvmlDeviceSetMigMode
+
+    def changed(handle, mode):
+        held.append(node.watch._is_open)
+        return change(handle, mode)
+
+    node.library.nvmlDeviceSetMigMode = changed
+    mig = nvml_mig.MigNvml(node.nvml)
+    mig.set_mode(node.wanted[0], enabled=True)
+    assert mig.state(node.wanted[0]).enabled is True
+    assert held == [False]
     node.wait_heard(31)
