@@ -43,6 +43,7 @@ class Scene:
         self.facts_of = {gpu.uuid: FINE for gpu in self.gpus}
         self.problem = None
         self.faulted = ()
+        self.load = "1"
         self.claims = records.Records(directory / "claims")
         self.told, self.published = [], []
         self.may_write = True
@@ -52,7 +53,9 @@ class Scene:
         """The driver starts, or starts again, in a boot of the node."""
         self.boot = boot
         self.health = card_health.CardHealth(
-            card_health.Sources(self.inventory, self.claims, self, lambda _: self.faulted),
+            card_health.Sources(
+                self.inventory, self.claims, self, lambda _: self.faulted, lambda: self.load
+            ),
             book.Kept(
                 health_records.opened(self.directory / "health"), boot, lambda: self.may_write
             ),

@@ -46,7 +46,8 @@ class Condition(_Frozen):
 class Record(_Frozen):
     """What counts of one GPU; `boot_id` is the boot whose monotonic clock the times are of.
 
-    `resets` are when the driver has reset it, by the same clock.
+    `resets` are when the driver has reset it, by the same clock. `load` tells which load of the
+    kernel module it was seen with; empty: that is not known.
     """
 
     gpu: str
@@ -54,6 +55,7 @@ class Record(_Frozen):
     conditions: tuple[Condition, ...] = ()
     left: tuple[Left, ...] = ()
     resets: tuple[float, ...] = ()
+    load: str = ""
 
 
 def written(condition: health.Condition) -> Condition:

@@ -50,6 +50,11 @@ class Sysfs:
         except OSError:
             return None
 
+    def load(self) -> str:
+        """What differs between two loads of NVIDIA's kernel module; empty: it is not loaded."""
+        served = self.served()
+        return "" if served is None else str(served[0])
+
     def nearest(self, node: int) -> tuple[int, ...]:
         """The other NUMA nodes on the socket of one that are nearest to it; none if unknown.
 

@@ -53,8 +53,9 @@ class Book:
         self._listeners = listeners
         self._clock = clock
         self._states: dict[str, conditions.State] = {}
-        self._saved: dict[str, conditions.State] = {}
+        self._saved: dict[str, tuple[conditions.State, str]] = {}
         self._resets: dict[str, tuple[float, ...]] = {}
+        self._loads: dict[str, str] = {}
         self._settled_at = float("-inf")
         self._log = telemetry.logger("health")
 
@@ -75,6 +76,7 @@ class Book:
                 state, is_same = _state(record), record.boot_id == self._kept.boot_id
                 self._states[gpu] = state if is_same else conditions.rebooted(state)
                 self._resets[gpu] = record.resets if is_same else ()
+                self._loads[gpu] = record.load if is_same else ""
             self.settle()
 
     @property
@@ -90,11 +92,19 @@ class Book:
         """From now on this is known of a GPU; it is written and told by `settle`."""
         self._states[gpu] = state
 
+    def loaded(self, load: str) -> None:
+        """The kernel module is there in this load; another one than before has begun anew."""
+        for gpu in self._states:
+            if self._loads.get(gpu, load) not in {"", load}:
+                self._states[gpu] = conditions.recovered(self._states[gpu], self._clock())
+            self._loads[gpu] = load
+
     def settle(self) -> None:
         """Write what has changed, and tell of it."""
         if self._kept.may_write():
             for gpu, state in self._states.items():
-                if self._saved.get(gpu, conditions.State()) != state:
+                load = self._loads.get(gpu, "")
+                if self._saved.get(gpu, (conditions.State(), load)) != (state, load):
                     try:
                         self._write(gpu)
                     except files.TROUBLE as error:
@@ -135,8 +145,9 @@ class Book:
     def _write(self, gpu: str) -> None:
         state = self.state(gpu)
         boot_id, resets = self._kept.boot_id, self._resets.get(gpu, ())
-        self._kept.store.write(_record(gpu, boot_id, state, resets))
-        self._saved[gpu] = state
+        load = self._loads.get(gpu, "")
+        self._kept.store.write(_record(gpu, boot_id, state, resets, load))
+        self._saved[gpu] = state, load
 
     def _publish(self) -> None:
         """Let what is published follow, unless that was but a moment ago."""
@@ -176,7 +187,7 @@ def _visible(listed: Iterable[health.Condition]) -> list[tuple[object, ...]]:
 
 
 def _record(
-    gpu: str, boot_id: str, state: conditions.State, resets: tuple[float, ...]
+    gpu: str, boot_id: str, state: conditions.State, resets: tuple[float, ...], load: str
 ) -> written.Record:
     return written.Record(
         gpu=gpu,
@@ -187,6 +198,7 @@ def _record(
             for identity, left in state.left.items()
         ),
         resets=resets,
+        load=load,
     )
 
 

@@ -47,6 +47,8 @@ class Sources:
     facts: FactsSource
     faulted: Callable[[Iterable[str]], Collection[str]] = lambda _: ()
     """Which of some MPS daemons, by domain, tell of a fatal fault of late."""
+    load: Callable[[], str] = lambda: ""
+    """Which load of the kernel module this is; empty: it is not there, or does not tell."""
 
 
 class CardHealth:
@@ -132,8 +134,10 @@ class CardHealth:
 
     def look(self) -> None:
         """Look at the GPUs now, and think about what is seen."""
-        seen = self._seen()
+        seen, load = self._seen(), self._sources.load()
         with self._guard:
+            if load:
+                self.book.loaded(load)
             at, hold = self._clock(), self._policy.hold
             for gpu in {*seen, *self.book.gpus}:
                 state = self.book.state(gpu)

@@ -42,7 +42,11 @@ class Watched:
         self._gpus = gpus
         self.cards = card_health.CardHealth(
             card_health.Sources(
-                gpus, on.records, nvml_health.HealthReader(on.hardware.nvml), self._faulted
+                gpus,
+                on.records,
+                nvml_health.HealthReader(on.hardware.nvml),
+                self._faulted,
+                on.hardware.load,
             ),
             book.Kept(health_records.opened(config.state / "health"), on.boot_id, may_write),
             policy(config.health_effects, config.health_evict, config.health_hold_seconds),

@@ -20,8 +20,8 @@ class Hardware:
 
     `driver` is where the programs of the driver are, and `launcher` runs MPS daemons from there.
     `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
-    these UUIDs have time slices to set, and `bus` cheaply something that changes when GPUs come or
-    go, or their driver.
+    these UUIDs have time slices to set. `bus` tells cheaply something that changes when GPUs come
+    or go, or their driver; `load` which load of the driver it is, empty while there is none.
     """
 
     nvml: nvml.Nvml
@@ -33,6 +33,7 @@ class Hardware:
     with_time_slices: time_slice_probe.Ask
     missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
     bus: Callable[[], object] = lambda: None
+    load: Callable[[], str] = lambda: ""
 
 
 def hardware(config: settings.KubeletPlugin) -> Hardware:
@@ -61,6 +62,7 @@ def hardware(config: settings.KubeletPlugin) -> Hardware:
         with_time_slices=smi.with_time_slices,
         missing=functools.partial(missing, root),
         bus=place.served,
+        load=place.load,
     )
 
 

@@ -61,6 +61,11 @@ class SimulatedNvml(
         there = set(self._present())
         return frozenset(g.pci_address for g in self._state.read().gpus if g.uuid in there)
 
+    def load(self) -> str:
+        """Which load of the driver this is; empty while it is not loaded."""
+        node = self._state.read()
+        return str(node.driver_loads) if node.driver_is_loaded else ""
+
     def nvmlErrorString(self, result: int) -> str:
         return gpu_errors.text(result)
 

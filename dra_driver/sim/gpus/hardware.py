@@ -60,6 +60,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> host.Hardw
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
         with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
         bus=library.present,
+        load=library.load,
     )
 
 

@@ -139,6 +139,20 @@ def test_a_reset_ends_what_was_to_last_until_then_after_the_hold(scene):
     assert scene.look(1) == set()
 
 
+def test_a_driver_that_was_loaded_anew_ends_it_too_though_the_plugin_did_not_run_meanwhile(scene):
+    scene.facts_of[scene.gpus[0].uuid] = health.Facts()
+    scene.xid(48)
+    scene.look()
+    scene.start("boot-1")
+    assert scene.look(1000) == {"gpu-0 xid=48"}
+    scene.load = ""
+    assert scene.look(10) == {"gpu-0 xid=48"}
+    scene.load = "2"
+    scene.start("boot-1")
+    assert scene.look(1) == {"gpu-0 xid=48"}
+    assert scene.look(30) == set()
+
+
 def test_when_a_card_was_reset_is_known_after_a_restart_and_not_after_a_boot(scene):
     uuid = scene.gpus[0].uuid
     scene.health.book.note_reset(uuid)
