@@ -99,8 +99,8 @@ class Book:
                 self._states[gpu] = conditions.recovered(self._states[gpu], self._clock())
             self._loads[gpu] = load
 
-    def settle(self) -> None:
-        """Write what has changed, and tell of it."""
+    def settle(self, *, at_once: bool = False) -> None:
+        """Write what has changed, and tell of it; `at_once` also those who publish."""
         if self._kept.may_write():
             for gpu, state in self._states.items():
                 load = self._loads.get(gpu, "")
@@ -114,7 +114,7 @@ class Book:
         if _visible(before.conditions) != _visible(listed):
             self._log_changes(before.conditions, listed)
             self._listeners.changed()
-        self._publish()
+        self._publish(0.0 if at_once else PACE)
 
     @property
     def is_behind(self) -> bool:
@@ -149,10 +149,10 @@ class Book:
         self._kept.store.write(_record(gpu, boot_id, state, resets, load))
         self._saved[gpu] = state, load
 
-    def _publish(self) -> None:
+    def _publish(self, pace: float) -> None:
         """Let what is published follow, unless that was but a moment ago."""
         at = self._clock().seconds
-        if self.is_behind and at - self._settled_at >= PACE:
+        if self.is_behind and at - self._settled_at >= pace:
             self._settled_at = at
             self.settled = self.view
             self._listeners.settled()

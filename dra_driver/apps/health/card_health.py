@@ -122,7 +122,19 @@ class CardHealth:
         self._thinker.wake()
 
     def changed(self) -> None:
-        """Claims, or the GPUs that are there, may have changed."""
+        """Claims, or the GPUs that are there, may have changed.
+
+        What is absent is known when this returns, also to those who publish: whoever offers the
+        devices of the node sees that at the same moment.
+        """
+        snapshot = self._sources.gpus.snapshot
+        with self._guard:
+            is_news, self._thought_of = snapshot is not self._thought_of, snapshot
+            if is_news:
+                self._take_in(self._absent(snapshot))
+                self.book.settle(at_once=True)
+        if is_news:
+            self._look_soon()
         self._thinker.wake()
 
     def was_reset(self, gpu: str) -> None:
@@ -138,21 +150,21 @@ class CardHealth:
         with self._guard:
             if load:
                 self.book.loaded(load)
-            at, hold = self._clock(), self._policy.hold
-            for gpu in {*seen, *self.book.gpus}:
-                state = self.book.state(gpu)
-                one = seen.get(devices.GpuUuid(gpu))
-                if one is not None:
-                    state = conditions.looked(state, gpu, one, at, hold)
-                self.book.put(gpu, conditions.lapsed(state, at, looked=one is not None))
+            self._take_in(seen)
+            for gpu in self.book.gpus:
+                state, is_seen = self.book.state(gpu), gpu in seen
+                self.book.put(gpu, conditions.lapsed(state, self._clock(), looked=is_seen))
             self.book.settle()
+
+    def _take_in(self, seen: Mapping[devices.GpuUuid, meaning.Seen]) -> None:
+        at, hold = self._clock(), self._policy.hold
+        for gpu, one in seen.items():
+            self.book.put(gpu, conditions.looked(self.book.state(gpu), gpu, one, at, hold))
 
     def think(self) -> None:
         """Take in what has been heard, and what has become of claims."""
         known = self._sources.claims.contents().records
-        snapshot = self._sources.gpus.snapshot
         with self._guard:
-            is_news, self._thought_of = snapshot is not self._thought_of, snapshot
             events, self._waiting = self._waiting, {}
             at = self._clock()
             for event in events:
@@ -161,7 +173,7 @@ class CardHealth:
                 state = conditions.ended(self._listened(gpu, at), known.keys(), at)
                 self.book.put(gpu, conditions.lapsed(state, at, looked=False))
             self.book.settle()
-        if events or is_news:
+        if events:
             self._look_soon()
 
     def _look_soon(self) -> None:
@@ -195,17 +207,24 @@ class CardHealth:
 
     def _seen(self) -> Mapping[devices.GpuUuid, meaning.Seen]:
         """What a look at every GPU says that is there, or was."""
-        snapshot, policy = self._sources.gpus.snapshot, self._policy
+        snapshot = self._sources.gpus.snapshot
         there = [card.gpu.uuid for card in snapshot.cards]
-        absent = {one.gpu.uuid for one in snapshot.lost.values()} - set(there)
         facts: Mapping[devices.GpuUuid, health.Facts] = {}
         try:
             facts = self._sources.facts.facts(there) if there else {}
         except errors.Retryable as error:
             # What passes says nothing; what stays the inventory finds out.
             self._log.info("health of GPUs cannot be looked at for now", reason=str(error))
-        found = {gpu: meaning.of_absence(gpu, snapshot.problem, policy) for gpu in sorted(absent)}
-        return found | {gpu: meaning.of_facts(gpu, one, policy) for gpu, one in facts.items()}
+        found = {gpu: meaning.of_facts(gpu, one, self._policy) for gpu, one in facts.items()}
+        return self._absent(snapshot) | found
+
+    def _absent(self, snapshot: inventory.Snapshot) -> dict[devices.GpuUuid, meaning.Seen]:
+        """What is to be said of GPUs that were there and are not."""
+        gone = {one.gpu.uuid for one in snapshot.lost.values()}
+        gone -= {card.gpu.uuid for card in snapshot.cards}
+        return {
+            gpu: meaning.of_absence(gpu, snapshot.problem, self._policy) for gpu in sorted(gone)
+        }
 
     def _think(self) -> None:
         while not self._thinker.is_ending():

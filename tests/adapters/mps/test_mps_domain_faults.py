@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import shutil
+import tempfile
 
 import pytest
 
@@ -12,9 +14,17 @@ SAID = "[2026-11-30 07:25:20.123 Other  1629] Volta MPS: Server is handling a fa
 
 
 @pytest.fixture
-def daemon(tmp_path):
+def root():
+    """A short path: those of sockets in it are limited."""
+    made = pathlib.Path(tempfile.mkdtemp(prefix="mps-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def daemon(root):
     made = mps.daemon(
-        root=str(tmp_path),
+        root=str(root),
         daemon_id="0123456789abcdef",
         device="GPU-0",
         shm_bytes=2**20,
