@@ -80,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     explain = cli_arguments.explain(commands)
     explain.set_defaults(run=_explain, misused=explain.error)
     cli_arguments.status(commands).set_defaults(run=_status)
+    fault = cli_arguments.fault(commands)
+    settings.add_flags(fault, settings.KubeletPlugin)
+    fault.set_defaults(run=_fault)
     cli_arguments.mps_daemon(commands).set_defaults(run=_mps_daemon)
     _add_webhook(commands)
     _add_controller(commands)
@@ -158,6 +161,33 @@ def _status(options: argparse.Namespace) -> int:
         output=options.output,
     )
     return status.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} status")
+
+
+def _fault(options: argparse.Namespace) -> int:
+    telemetry.configure(level="error", log_format="console")
+    from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.sim.gpus import fault, injecting  # noqa: PLC0415 - not on every node
+
+    node, slash, gpu = options.target.rpartition("/")
+    if slash:
+        kubeconfig = _kubeconfig(options.kubeconfig)
+        if kubeconfig is None:
+            raise errors.Fatal(
+                "no embedded cluster is named: have KUBECONFIG, or --kubeconfig, name the "
+                "kubeconfig that dra-driver demo --keep prints"
+            )
+        card = fault.of_cluster(kubeconfig, node, gpu)
+    else:
+        config = _settings(settings.KubeletPlugin, options)
+        if config.simulate_gpus is None:
+            raise errors.Fatal(
+                f"{options.target}: the GPUs of this node are real ones; faults are put into "
+                "simulated ones alone (--simulate-gpus, or NODE/GPU of a demo)"
+            )
+        card = fault.of_node(config.simulation, config.state, gpu)
+    said = injecting.inject(card, options.verb, options.value, options.instance)
+    terminal.Terminal().say(f"{options.target}: {said}")
+    return 0
 
 
 def _mps_daemon(options: argparse.Namespace) -> int:

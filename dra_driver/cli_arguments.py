@@ -249,3 +249,30 @@ def mps_daemon(commands: Commands) -> argparse.ArgumentParser:
         help="run nothing; the exit status is 0 if the daemon is ready with its limits, else 1",
     )
     return parser
+
+
+def fault(commands: Commands) -> argparse.ArgumentParser:
+    """Which simulated GPU gets which fault; it has the settings of the kubelet plugin, too."""
+    parser = commands.add_parser(
+        "fault",
+        help="put a fault into a simulated GPU, to see what becomes of it",
+        description="Put a fault into a simulated GPU of a running demo (NODE/gpu-0; its "
+        "kubeconfig is found as kubectl finds it), or, inside the pod of the plugin, of this node "
+        "(gpu-0). Real GPUs are left alone.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("target", metavar="[NODE/]GPU", help="for example hopper/gpu-0")
+    parser.add_argument(
+        "verb",
+        metavar="FAULT",
+        help="xid NUMBER, recovery none|reset|reboot|drain|drain-and-reset|NUMBER, lost, "
+        "remap-pending, remap-failed, ecc, thermal, power-brake, fabric, link-down; clear takes "
+        "all out of the card",
+    )
+    parser.add_argument("value", nargs="?", help="of xid and recovery")
+    parser.add_argument(
+        "--instance",
+        metavar="PARTITION|ID",
+        help="the MIG instance that an xid is about: the name of its device, or its number",
+    )
+    return parser

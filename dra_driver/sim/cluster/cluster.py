@@ -36,7 +36,7 @@ from dra_driver.sim.cluster import (
     scheduler,
 )
 from dra_driver.sim.cluster.workloads import loop
-from dra_driver.sim.gpus import gpu_state, host_nvidia_smi
+from dra_driver.sim.gpus import fault, gpu_state, host_nvidia_smi
 
 Json = dict[str, Any]
 
@@ -80,8 +80,8 @@ class Node:
         self._client = kube.Client(kubeconfig=kubeconfig, user_agent=f"kubelet/{spec.name}")
         self._process: subprocess.Popen[bytes] | None = None
         # Short: below it are the sockets of MPS daemons, whose paths are the longest.
-        self._state_dir = directory / "state"
-        self._gpus_dir = directory / "gpus"
+        self._state_dir = directory / fault.STATE
+        self._gpus_dir = directory / fault.GPUS
         unix_sockets.check_path(
             self._mps_dir / ("0" * 16) / "daemon" / "control_privileged",
             setting="node name, or directory for temporary files (TMPDIR)",
