@@ -248,7 +248,13 @@ def _others(value: Any, schema: Any, path: Path) -> list[Any]:
     if isinstance(value, str):
         return [*choices, f"{value}x", f"/{value}x", "2Mi", "memory"]
     if isinstance(value, list):
-        return [["/x"], [{"name": "x"}], [{"selector": "true", "migMode": "static"}]]
+        return [
+            ["/x"],
+            ["recovery"],
+            ["recovery:None"],
+            [{"name": "x"}],
+            [{"selector": "true", "migMode": "static"}],
+        ]
     return [{"x": "y"}]
 
 

@@ -134,6 +134,10 @@ def problem(error: Mapping[str, Any]) -> str:
 def _form(pattern: str) -> str:
     if r":\d" in pattern:
         return "write HOST:PORT, for example :8080 or [::]:8080"
+    if "_.-" in pattern:
+        return (
+            "allowed are letters and digits, and inside hyphens, dots and underscores; at most 63"
+        )
     if r"\." in pattern:
         return "allowed are lower-case letters and digits, and inside hyphens and dots"
     return "allowed are letters, digits and hyphens, at most 63"

@@ -33,7 +33,6 @@ _PATH = "/metrics"
 _DEBUGGING = 6
 """From this verbosity on NVIDIA's plugin logs single calls and loops."""
 _WITHOUT_EFFECT = {
-    "ADDITIONAL_XIDS_TO_IGNORE": "this driver does not judge a GPU by XIDs",
     "KUBE_API_QPS": "this driver does not limit its own requests",
     "KUBE_API_BURST": "this driver does not limit its own requests",
 }
@@ -95,6 +94,7 @@ def meaning(environment: Mapping[str, str], *, verbosity: str | None, driver_nam
         *_paths(environment, driver_name),
         *_ports(environment),
         *_switches(gates, environment),
+        *_effects(environment),
     )
     told = (
         *(
@@ -146,6 +146,21 @@ def _ports(environment: Mapping[str, str]) -> Iterator[resolving.Given]:
             "no health service"
         )
     yield _given("health_address", f":{text}", variable)
+
+
+def _effects(environment: Mapping[str, str]) -> Iterator[resolving.Given]:
+    """XIDs that withdraw nothing. NVIDIA's plugin, too, tells of them all the same."""
+    variable = "ADDITIONAL_XIDS_TO_IGNORE"
+    text = environment.get(variable, "")
+    numbers = [part for part in (each.strip() for each in text.split(",")) if part]
+    for number in numbers:
+        if not (number.isascii() and number.isdecimal()):
+            raise errors.Fatal(
+                f"environment variable {variable}: {number!r}: write numbers of XIDs, separated by "
+                "commas, for example 94,143"
+            )
+    if numbers:
+        yield _given("health_effects", ",".join(f"xid={each}:None" for each in numbers), variable)
 
 
 def _told_of_metrics(environment: Mapping[str, str]) -> Iterator[str]:

@@ -197,7 +197,12 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
                     }
                 ],
                 "libraryDirs": ["/opt/one", "/opt/two"],
+                "healthEffects": ["xid=94:NoSchedule", "thermal:NoSchedule"],
+                "healthEvict": ["recovery", "xid=79"],
+                "healthHoldSeconds": 0,
                 "migMode": "static",
+                "rebootCondition": "GPUNeedsReboot",
+                "recovery": "reset",
                 "repackingSeconds": 0.5,
                 "shares": 4,
                 "simulateGpus": "t4:1,h200-141gb:8",
@@ -210,12 +215,16 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
     assert config.library_dirs == ("/opt/one", "/opt/two")
     assert (config.mig_mode.value, config.repacking_seconds, config.shares) == ("static", 0.5, "4")
     assert config.simulate_gpus == "t4:1,h200-141gb:8"
+    assert config.health_effects == ("xid=94:NoSchedule", "thermal:NoSchedule")
+    assert (config.health_evict, config.health_hold_seconds) == (("recovery", "xid=79"), 0)
+    assert (config.recovery, config.reboot_condition) == ("reset", "GPUNeedsReboot")
 
 
 def test_an_off_without_quotes_which_yaml_reads_as_false_is_off():
-    text = "settings: {migMode: off, shares: off, gpus: [{selector: 'true', shares: off}]}"
-    config = chart.plugin_settings(chart.helm.values_from_yaml(text))
+    settings_ = "migMode: off, shares: off, recovery: off, gpus: [{selector: 'true', shares: off}]"
+    config = chart.plugin_settings(chart.helm.values_from_yaml(f"settings: {{{settings_}}}"))
     assert (config.mig_mode.value, config.shares, config.gpus[0].shares) == ("off", "off", "off")
+    assert config.recovery == "off"
 
 
 def test_the_default_values_are_the_defaults_of_the_driver_but_for_those_of_a_pod():
@@ -271,6 +280,11 @@ def test_the_schema_knows_every_value_and_every_choice():
         {"settings": {"driverRoot": "run/nvidia/driver"}},
         {"settings": {"gpus": [{"selector": "true"}]}},
         {"settings": {"shares": "some"}},
+        {"settings": {"healthEffects": ["xid=94"]}},
+        {"settings": {"healthEffects": ["thermal:NoExecute"]}},
+        {"settings": {"healthEvict": ["xids"]}},
+        {"settings": {"recovery": "reboot"}},
+        {"settings": {"rebootCondition": "GPU needs reboot"}},
         {"image": {"digest": "1.0"}},
         {"kubeletPlugin": {"updateAtOnce": 0}},
     ],

@@ -122,6 +122,11 @@ def test_the_defaults_are_those_of_a_usual_node():
         "mps_priority_class": "",
         "pod_namespace": "",
         "rescan_seconds": 10.0,
+        "health_effects": (),
+        "health_evict": (),
+        "health_hold_seconds": 30.0,
+        "recovery": "off",
+        "reboot_condition": "",
         "metrics_address": "",
         "health_address": "",
         "simulate_gpus": None,
@@ -364,6 +369,9 @@ def test_what_follows_a_flag_says_what_it_is(parser):
         "mps-service-account": "ACCOUNT", "mps-priority-class": "CLASS",
         "pod-namespace": "NAMESPACE",
         "adopt-foreign-mig": "[true|false]", "rescan-seconds": "SECONDS",
+        "health-effects": "EFFECTS", "health-evict": "EVICT",
+        "health-hold-seconds": "SECONDS", "recovery": "off|reset",
+        "reboot-condition": "CONDITION",
         "metrics-address": "HOST:PORT", "health-address": "HOST:PORT",
         "simulate-gpus": "SPEC", "simulation-dir": "DIR",
     }  # fmt: skip
@@ -381,6 +389,8 @@ def test_every_setting_has_a_variable_and_a_key_that_reach_it():
         "shares": "memory", "share_enforcement": "None", "mps_shm_size": "64Mi",
         "mps_launcher": "pod", "mps_cpu": "1", "mps_memory": "1Gi", "mps_image": "i:1",
         "mps_image_pull_policy": "Never", "mps_image_pull_secrets": "one,two",
+        "health_effects": "thermal:NoSchedule,xid=94:NoSchedule", "health_evict": "gpu-lost,xid=79",
+        "health_hold_seconds": "7", "recovery": "reset", "reboot_condition": "GPUNeedsReboot",
         "mps_service_account": "mps", "mps_priority_class": "high", "pod_namespace": "gpu-system",
     }  # fmt: skip
     keys = typing.cast("dict[str, str]", {n: f.alias for n, f in Plugin.model_fields.items()})

@@ -92,6 +92,13 @@ def test_without_such_variables_nothing_is_meant():
         ("HTTP_ENDPOINT", "", "metrics_address", ""),
         ("HEALTHCHECK_PORT", "-1", "health_address", ""),
         ("HEALTHCHECK_PORT", "", "health_address", ""),
+        (
+            "ADDITIONAL_XIDS_TO_IGNORE",
+            "94, 143,",
+            "health_effects",
+            ("xid=94:None", "xid=143:None"),
+        ),
+        ("ADDITIONAL_XIDS_TO_IGNORE", " ,", "health_effects", ()),
     ],
 )
 def test_a_variable_means_a_setting(variable, value, setting, expected):
@@ -158,9 +165,15 @@ def test_metrics_at_another_path_are_told_of_and_without_one_there_are_none():
     assert changed(endpoint | {"METRICS_PATH": ""}) == {}
 
 
-@pytest.mark.parametrize(
-    "variable", ["ADDITIONAL_XIDS_TO_IGNORE", "KUBE_API_QPS", "KUBE_API_BURST"]
-)
+@pytest.mark.parametrize("number", ["NVL", "-1", "9.4", "79;94", "\u0669"])
+def test_an_xid_to_ignore_is_a_number(number):
+    assert refusal(ADDITIONAL_XIDS_TO_IGNORE=f"31,{number}") == (
+        f"environment variable ADDITIONAL_XIDS_TO_IGNORE: {number!r}: write numbers of XIDs, "
+        "separated by commas, for example 94,143"
+    )
+
+
+@pytest.mark.parametrize("variable", ["KUBE_API_QPS", "KUBE_API_BURST"])
 def test_what_has_no_meaning_here_is_told(variable):
     [told] = meaning({variable: "13"}).told
     assert told.startswith(f"{variable} has no effect: this driver does not ")

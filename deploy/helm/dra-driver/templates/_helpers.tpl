@@ -169,7 +169,7 @@ connections before and some after its address is translated. Empty: not known. *
 {{- /* YAML 1.1 reads an `off` without quotes as false. */}}
 {{- $given := deepCopy .Values.settings }}
 {{- range $part := prepend (default list $given.gpus) $given }}
-{{- range $name := list "migMode" "shares" }}
+{{- range $name := list "migMode" "shares" "recovery" }}
 {{- if eq (get $part $name | toString) "false" }}
 {{- $_ := set $part $name "off" }}
 {{- end }}
