@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 import prometheus_client
 import structlog
 
-from dra_driver import build, log_lines
+from dra_driver import build, health_metrics, log_lines
 
 Logger = structlog.typing.FilteringBoundLogger
 LogFormat = Literal["auto", "console", "json"]
@@ -139,6 +139,7 @@ class Metrics(_Exposed):
             registry=self.registry,
         )
         self._make_state_gauges(constant)
+        self.health = health_metrics.HealthMetrics(self.registry, self._constant)
         self._create_series()
 
     def _make_state_gauges(self, constant: list[str]) -> None:

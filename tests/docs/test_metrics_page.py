@@ -8,7 +8,7 @@ import prometheus_client.parser
 import pytest
 import yaml
 
-from dra_driver import telemetry
+from dra_driver import health_metrics, telemetry
 
 PAGE = (chart.DEPLOY.parent / "docs" / "metrics.md").read_text("utf-8")
 PACKAGE = chart.DEPLOY.parent / "dra_driver"
@@ -17,6 +17,12 @@ DRIVER, NODE = "gpu.nvidia.com", "node-1"
 
 def kubelet_plugin():
     metrics = telemetry.Metrics(DRIVER, NODE)
+    # What is told of GPUs has no series before there are some.
+    metrics.health.known(["gpu-0"])
+    for number in ("79", "other"):
+        metrics.health.heard("gpu-0", "xid", xid=number)
+    seconds = {("gpu-0", state): 0.0 for state in health_metrics.STATES}
+    metrics.health.now_is(lambda: health_metrics.Now(seconds=seconds))
     return prometheus_client.generate_latest(metrics.registry).decode()
 
 
@@ -84,7 +90,7 @@ def told(part):
         found[name.strip("`")] = (
             kind,
             {
-                label: set(re.findall(r"`(\w+)`", values))
+                label: set(re.findall(r"`([\w-]+)`", values))
                 for label, values in re.findall(r"`(\w+)` \((.*?)\)", labels)
             },
         )

@@ -35,8 +35,9 @@ class Watched:
         *,
         listeners: book.Listeners,
         may_write: Callable[[], bool],
+        on_event: Callable[[health.Event], None] = lambda _: None,
     ) -> None:
-        """Nothing is started yet."""
+        """Nothing is started yet. `on_event` is told of each event, by the thread that listens."""
         config = on.config
         self._mps = config.mps
         self._gpus = gpus
@@ -52,6 +53,7 @@ class Watched:
             policy(config.health_effects, config.health_evict, config.health_hold_seconds),
             interval=config.rescan_seconds,
             listeners=listeners,
+            on_event=on_event,
         )
         self.events = watching.EventWatch(
             on.hardware.nvml, self._wanted, self.cards, bus=on.hardware.bus, look=gpus.look

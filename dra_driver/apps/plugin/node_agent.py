@@ -66,6 +66,7 @@ class NodeAgent:
             self._offering.gpus,
             listeners=book.Listeners(self._health_changed, self._offering.publisher.changed),
             may_write=self._offering.is_newest,
+            on_event=lambda event: self._telling.figures.heard(event),  # noqa: PLW0108 - likewise
         )
         launcher = effects_wiring.launcher(on)
         effects = effects_wiring.effects(on, launcher)
@@ -171,7 +172,7 @@ class NodeAgent:
 
     def _health_changed(self) -> None:
         """What is wrong with GPUs has changed: it is told at once, and published soon."""
-        self._telling.announcer.changed()
+        self._telling.health_changed()
 
     def _publish_failed(self) -> None:
         self._on.metrics.publish_error()

@@ -11,6 +11,7 @@ from dra_driver.apps.telling import (
     announcing,
     device_status,
     directory_watch,
+    health_figures,
     readiness,
 )
 from dra_driver.logic.health import conditions
@@ -52,6 +53,7 @@ class Telling:
             effects.sharer.health,
             health,
         )
+        self.figures = health_figures.HealthFigures(offering.gpus, health, metrics)
         self.health = effects.sharer.health
         self.health.wire(on_change=self.announcer.tell_troubles, keep=keep)
         publisher = offering.publisher
@@ -70,7 +72,13 @@ class Telling:
     def changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
         self.announcer.changed()
+        self.figures.changed()
         self.readiness.changed()
+
+    def health_changed(self) -> None:
+        """What is wrong with GPUs has changed."""
+        self.announcer.changed()
+        self.figures.changed()
 
     def tell_prepared(self) -> None:
         """Tell what was not told before the last stop; nothing is written that is there already.

@@ -9,8 +9,9 @@ import reserved_port
 import scraping
 import sharing_claims
 
+from dra_driver.model import health
 from dra_driver.sim.api.serving import options
-from dra_driver.sim.gpus import gpu_errors, gpu_faults
+from dra_driver.sim.gpus import gpu_errors, gpu_event_log, gpu_faults
 
 pytestmark = pytest.mark.sampled(9)
 
@@ -52,6 +53,22 @@ def test_a_gpu_that_does_not_answer_is_failed(started, gauges, own_machine):
         error=gpu_errors.CODES["NVML_ERROR_GPU_IS_LOST"],
     )
     polling.until(lambda: gpus(gauges()) == {"offered": 1, "failed": 1, "lost": 1})
+
+
+def test_an_xid_counts_for_its_gpu_and_its_devices_are_withdrawn(started, gauges, own_machine):
+    plugin = started(health_hold_seconds=0)
+    plugin.wait_log("listening to GPUs")
+    polling.until(lambda: gauges()['dra_driver_devices{health="healthy"}'] == 2)
+    told = gpu_event_log.Told(own_machine.uuid("gpu-1"), health.EventKind.XID, 79)
+    gpu_event_log.tell(own_machine.simulation, told)
+    polling.until(lambda: gauges()['dra_driver_devices{health="withdrawn"}'] == 1)
+    found = gauges()
+    assert found['dra_driver_gpu_events_total{event="xid",gpu="gpu-1"}'] == 1
+    assert found['dra_driver_gpu_xids_total{gpu="gpu-1",xid="79"}'] == 1
+    assert found['dra_driver_gpu_events_total{event="xid",gpu="gpu-0"}'] == 0
+    withdrawn = 'dra_driver_gpu_health_seconds_total{gpu="gpu-1",health="withdrawn"}'
+    polling.until(lambda: gauges()[withdrawn] > 0)
+    assert gauges()[withdrawn.replace("gpu-1", "gpu-0")] == 0
 
 
 def daemons(found):
