@@ -39,6 +39,7 @@ ALL = {
     "openshift": {"scc": True},
     "priorityClass": {"create": True, "name": "gpu-node"},
     "serviceAccount": {"annotations": {"e": "f"}},
+    "settings": {"rebootCondition": "GPUNeedsReboot"},
     "webhook": PLACED,
 }
 """Everything that can be switched on."""

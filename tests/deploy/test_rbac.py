@@ -22,6 +22,9 @@ BY_THE_API_SERVER = {
 """Rights that the API server looks for itself, when a status is patched; source: Kubernetes 1.36,
 `DRAResourceClaimGranularStatusAuthorization`."""
 
+CONDITION = "GPUNeedsReboot"
+WITH_CONDITION = {"settings": {"rebootCondition": CONDITION}}
+
 
 @pytest.fixture(scope="module")
 def calls():
@@ -38,6 +41,7 @@ def calls():
         mps_launcher="pod",
         mps_image="driver:1",
         pod_namespace=chart.NAMESPACE,
+        reboot_condition=CONDITION,
     )
     try:
         _live(plugin, machine, cluster)
@@ -66,6 +70,7 @@ def _live(plugin, machine, cluster):
     everything = names()
     machine.lose_gpus("gpu-0")
     api_cluster.wait_for(lambda: names() == {"gpu-1"}, "slices without the first GPU")
+    api_cluster.wait_for(lambda: cluster.client.list(kube.EVENTS, "default")[0], "an event")
     machine.heal_gpus()
     api_cluster.wait_for(lambda: names() == everything, "slices with both GPUs")
 
@@ -82,12 +87,18 @@ def rights(values=None):
 
 
 def test_what_the_plugin_asks_for_is_allowed_and_nothing_else_is(calls):
-    assert rbac_rules.refused(rights(), calls) == []
-    assert rbac_rules.unused(rights(), calls) == BY_THE_API_SERVER
+    assert rbac_rules.refused(rights(WITH_CONDITION), calls) == []
+    assert rbac_rules.unused(rights(WITH_CONDITION), calls) == BY_THE_API_SERVER
+
+
+def test_the_status_of_nodes_is_open_only_where_a_condition_is_written():
+    more = rights(WITH_CONDITION) - rights()
+    assert more == {rbac_rules.Right("", "", "nodes/status", "", "patch")}
+    assert rights() <= rights(WITH_CONDITION)
 
 
 def test_who_patches_the_status_of_a_claim_has_the_right_that_is_looked_for_besides(calls):
-    patched = [call for call in calls if call.subresource == "status"]
+    patched = [call for call in calls if call.subresource == "status" and call.resource != "nodes"]
     assert {(call.resource, call.verb) for call in patched} == {("resourceclaims", "patch")}
     [right] = BY_THE_API_SERVER
     assert right.verb == f"associated-node:{patched[0].verb}"

@@ -137,6 +137,7 @@ class NodeAgent:
         if self._sweeper is not None:
             self._sweeper.start()
         self._health.start()
+        telling.start_with_health()
         self._offering.publisher.start()
         telling.readiness.start()
         self._keeping.start()
@@ -152,6 +153,7 @@ class NodeAgent:
         self._telling.readiness.stop()
         self._keeping.stop()
         self._health.stop()
+        self._telling.stop_with_health()
         self._telling.health.stop()
         if self._sweeper is not None:
             self._sweeper.stop()

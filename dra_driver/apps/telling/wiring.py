@@ -11,7 +11,9 @@ from dra_driver.apps.telling import (
     announcing,
     device_status,
     directory_watch,
+    health_events,
     health_figures,
+    node_condition,
     readiness,
 )
 from dra_driver.logic.health import conditions
@@ -54,6 +56,13 @@ class Telling:
             health,
         )
         self.figures = health_figures.HealthFigures(offering.gpus, health, metrics)
+        self._events = health_events.HealthEvents(
+            on.client,
+            config.node_name,
+            health_events.Heard(offering.gpus, health, self.announcer.known),
+            may_tell=offering.is_newest,
+        )
+        self._condition = _condition(on, offering, health)
         self.health = effects.sharer.health
         self.health.wire(on_change=self.announcer.tell_troubles, keep=keep)
         publisher = offering.publisher
@@ -72,13 +81,31 @@ class Telling:
     def changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
         self.announcer.changed()
-        self.figures.changed()
+        self._health_may_have_changed()
         self.readiness.changed()
 
     def health_changed(self) -> None:
         """What is wrong with GPUs has changed."""
         self.announcer.changed()
+        self._health_may_have_changed()
+
+    def start_with_health(self) -> None:
+        """Begin with what tells what is wrong with GPUs, once that is known of before."""
+        self._events.start()
+        if self._condition is not None:
+            self._condition.start()
+
+    def stop_with_health(self) -> None:
+        """End that."""
+        self._events.stop()
+        if self._condition is not None:
+            self._condition.stop()
+
+    def _health_may_have_changed(self) -> None:
         self.figures.changed()
+        self._events.changed()
+        if self._condition is not None:
+            self._condition.changed()
 
     def tell_prepared(self) -> None:
         """Tell what was not told before the last stop; nothing is written that is there already.
@@ -88,3 +115,19 @@ class Telling:
         for record in self.announcer.known():
             if record.phase is prepared.Phase.COMPLETED:
                 self.announcer.tell_prepared(record)
+
+
+def _condition(
+    on: base.Base, offering: offering_wiring.Offering, health: Callable[[], conditions.View]
+) -> node_condition.NodeCondition | None:
+    config = on.config
+    if not config.reboot_condition:
+        return None
+    return node_condition.NodeCondition(
+        on.client,
+        config.node_name,
+        config.reboot_condition,
+        offering.gpus,
+        health,
+        may_tell=offering.is_newest,
+    )

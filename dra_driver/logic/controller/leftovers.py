@@ -5,16 +5,14 @@ removes them. What is found here is what it missed.
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from dra_driver.logic.preparing import mps_pod
-from dra_driver.model import claims, texts
+from dra_driver.model import claims, events, texts
 
 Json = dict[str, Any]
 REASON = "NodeGone"
-_MAX_EVENT_NAME = 253
 _MAX_NODES = 512
 """Bytes of names of nodes; an event's message may have 1024."""
 _NODE = ("v1", "Node")
@@ -107,31 +105,15 @@ def due(
 
 def claim_event(leftover: Leftover, *, component: str, time: str) -> Json:
     """The event that tells of a stale claim; its name is the same each time."""
-    digest = hashlib.sha256(f"{leftover.uid}\0{leftover.node}".encode()).hexdigest()[:16]
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{leftover.name[: _MAX_EVENT_NAME - 17]}.{digest}",
-            "namespace": leftover.namespace,
-        },
-        "involvedObject": {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": leftover.kind,
-            "namespace": leftover.namespace,
-            "name": leftover.name,
-            "uid": leftover.uid,
-        },
-        "type": "Warning",
-        "reason": REASON,
-        "message": f"allocated to devices of {texts.told(leftover.node, _MAX_NODES)}, which does "
-        "not exist any more; delete the pods that have the claim, and it is allocated anew",
-        "count": 1,
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "source": {"component": component},
-        "reportingComponent": component,
-    }
+    about = events.About(
+        "resource.k8s.io/v1", leftover.kind, leftover.name, leftover.uid, leftover.namespace
+    )
+    message = (
+        f"allocated to devices of {texts.told(leftover.node, _MAX_NODES)}, which does not exist "
+        "any more; delete the pods that have the claim, and it is allocated anew"
+    )
+    said = events.Said(events.WARNING, REASON, message, time, time)
+    return events.body(about, said, component, [leftover.node])
 
 
 def _owned(kind: str, metadata: Mapping[str, Any], *nodes: str) -> Owned:
