@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import threading
 from collections.abc import Callable, Iterable
 
 from dra_driver import errors, telemetry
@@ -45,11 +46,13 @@ class HealthEvents:
     ) -> None:
         """`node` is the Node's name. Of two instances of the driver the newer `may_tell`."""
         self._client = client
-        self._node = node
+        self._node = events.About("v1", "Node", node, "")
         self._heard = heard
         self._may_tell = may_tell
         self._clock = clock
         self._desk = news.Desk()
+        self._guard = threading.Lock()
+        self._resets: dict[str, news.Item] = {}
         self._tries = backoff.Backoff(backoff.Schedule(FIRST_BACKOFF, LAST_BACKOFF), random.random)
         self._complained: set[str] = set()
         self._log = telemetry.logger("health-events")
@@ -65,6 +68,15 @@ class HealthEvents:
 
     def changed(self) -> None:
         """What is wrong, or who has it, may have changed."""
+        self._worker.wake()
+
+    def reset(self, gpu: str, message: str, *, is_done: bool) -> None:
+        """A reset of the GPU with this UUID was tried: the node is told; of several, the last."""
+        names = places(self._heard.gpus.snapshot)
+        now = self._clock().text
+        item = news.of_reset(self._node, gpu, names, message, now, is_done=is_done)
+        with self._guard:
+            self._resets[gpu] = item
         self._worker.wake()
 
     def _run(self) -> None:
@@ -89,13 +101,15 @@ class HealthEvents:
             errors.Retryable: the API server does not answer.
         """
         known = list(self._heard.known())
-        node = events.About("v1", "Node", self._node, "")
         view, claims = self._heard.health(), filter(None, map(news.of_record, known))
+        with self._guard:
+            resets = list(self._resets.values())
         items = [
-            *news.of_node(view, node, places(self._heard.gpus.snapshot)),
+            *resets,
+            *news.of_node(view, self._node, places(self._heard.gpus.snapshot)),
             *news.of_claims(view, known),
         ]
-        ready, pause = self._desk.due(items, [node, *claims], self._clock())
+        ready, pause = self._desk.due(items, [self._node, *claims], self._clock())
         for item in ready:
             if self._worker.is_ending():
                 return None
@@ -122,6 +136,9 @@ class HealthEvents:
         else:
             self._complained.clear()
         self._desk.told(item, now.seconds)
+        with self._guard:
+            if self._resets.get(item.gpu, item).distinct == item.distinct:
+                self._resets.pop(item.gpu, None)
 
     def _with_uid(self, about: events.About) -> events.About:
         if about.uid:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from dra_driver import health_metrics
 from dra_driver.apps.effects import wiring as effects_wiring
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.node import base
@@ -42,6 +43,7 @@ class Telling:
         tells what is wrong with the API server, `health` what is wrong with GPUs.
         """
         config, known, metrics = on.config, on.records, on.metrics
+        self._metrics = metrics
         self.statuses = device_status.DeviceStatusWriter(
             on.client, source, config.driver_name, pool=config.node_name
         )
@@ -88,6 +90,11 @@ class Telling:
         """What is wrong with GPUs has changed."""
         self.announcer.changed()
         self._health_may_have_changed()
+
+    def reset(self, gpu: str, result: health_metrics.ResetResult, message: str) -> None:
+        """A reset of the GPU with this UUID was tried: it is counted, and the node is told."""
+        self._metrics.health.reset(result)
+        self._events.reset(gpu, message, is_done=result == "done")
 
     def start_with_health(self) -> None:
         """Begin with what tells what is wrong with GPUs, once that is known of before."""

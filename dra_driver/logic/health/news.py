@@ -14,6 +14,7 @@ from dra_driver.model import devices, events, health, mig, prepared, taints
 
 NOTICE, UNHEALTHY, REBOOT, WELL = "GpuNotice", "GpuUnhealthy", "GpuNeedsReboot", "GpuHealthy"
 """Reasons: it is only told; nobody new gets it; the node is to be rebooted too; it is over."""
+RESET, NOT_RESET = "GpuReset", "GpuResetFailed"
 PAUSE = 60.0
 """Seconds between two events about the same thing."""
 MOST_A_MINUTE = 60
@@ -114,6 +115,23 @@ def hit(one: health.Condition, record: prepared.Record) -> tuple[str, ...]:
     return tuple(there or (names if is_blamed else ()))
 
 
+def of_reset(
+    node: events.About, gpu: str, places: Places, message: str, now: str, *, is_done: bool
+) -> Item:
+    """What a node is told of a reset of a GPU that was tried `now` (RFC 3339, UTC)."""
+    name = places.get((gpu, None), gpu)
+    return Item(
+        about=node,
+        gpu=gpu,
+        name=name,
+        reason=RESET if is_done else NOT_RESET,
+        type=events.NORMAL if is_done else events.WARNING,
+        message=f"{name}: {message}",
+        since=now,
+        thing=(gpu, "reset"),
+    )
+
+
 _EVICTS = "; pods that have it and do not tolerate that are ended"
 
 
@@ -152,6 +170,10 @@ class Desk:
         self._told: dict[tuple[str, ...], _Told] = {}
         self._unwell: dict[tuple[str, ...], Item] = {}
         self._times: collections.deque[float] = collections.deque(maxlen=MOST_A_MINUTE)
+
+    def __len__(self) -> int:
+        """Of how many things it is remembered when they were told."""
+        return len(self._told)
 
     def due(
         self, items: Sequence[Item], there: Iterable[events.About], now: conditions.Now
@@ -235,7 +257,7 @@ def _name(about: events.About) -> tuple[str, ...]:
     return (about.kind, about.namespace, about.name)
 
 
-_URGENCY = (REBOOT, UNHEALTHY, WELL, NOTICE)
+_URGENCY = (REBOOT, UNHEALTHY, NOT_RESET, RESET, WELL, NOTICE)
 
 
 def _urgency(item: Item) -> int:

@@ -5,6 +5,7 @@ import types
 import api_cluster
 import mig_cards
 import pytest
+import structlog
 
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.offering import inventory
@@ -39,13 +40,13 @@ class Teller:
         self.cards = tuple(mig_cards.dynamic("h100-80gb-hbm3:2"))
         gpus = types.SimpleNamespace(snapshot=inventory.Snapshot(self.cards))
         self.view, self.known, self.is_newest = conditions.View(), [], True
-        self.seconds = 1000.0
+        self.seconds, self.time = 1000.0, "2026-11-30T11:00:00Z"
         self.events = health_events.HealthEvents(
             cluster.client,
             NODE,
             health_events.Heard(gpus, lambda: self.view, lambda: self.known),
             may_tell=lambda: self.is_newest,
-            clock=lambda: conditions.Now(self.seconds, "2026-11-30T11:00:00Z"),
+            clock=lambda: conditions.Now(self.seconds, self.time),
         )
 
     def wrong(self, *numbers, since="2026-11-30T10:00:00Z"):
@@ -116,7 +117,9 @@ def test_a_driver_that_starts_again_tells_nothing_twice(teller, own_cluster):
     teller.events.tell()
     again = Teller(own_cluster)
     again.wrong(79)
-    again.events.tell()
+    with structlog.testing.capture_logs() as lines:
+        again.events.tell()
+    assert [line["event"] for line in lines] == ["event is there"]
     assert told(own_cluster) == {("Node", NODE, "GpuNeedsReboot", 1)}
     again.wrong()
     again.events.tell()
@@ -180,6 +183,30 @@ def test_of_a_flood_the_rest_is_told_later(teller, own_cluster):
     teller.seconds += 60
     assert teller.events.tell() is None
     assert len(own_cluster.client.list(kube.EVENTS, "default")[0]) == 61
+
+
+def test_a_reset_is_told_once_and_of_several_in_a_minute_the_last(teller, own_cluster):
+    def messages():
+        found, _ = own_cluster.client.list(kube.EVENTS, "default")
+        return [(one["reason"], one["message"], one["count"]) for one in found]
+
+    gpu = teller.cards[0].gpu.uuid
+    teller.events.reset(gpu, "in use by pid 7", is_done=False)
+    teller.events.tell()
+    teller.events.tell()
+    assert messages() == [("GpuResetFailed", "gpu-0: in use by pid 7", 1)]
+    teller.time = "2026-11-30T11:00:20Z"
+    teller.events.reset(gpu, "in use by pid 8", is_done=False)
+    assert teller.events.tell() == 60
+    teller.time = "2026-11-30T11:00:40Z"
+    teller.events.reset(gpu, "it was reset", is_done=True)
+    assert teller.events.tell() == 60
+    teller.seconds += 60
+    assert teller.events.tell() is None
+    assert sorted(messages()) == [
+        ("GpuReset", "gpu-0: it was reset", 2),
+        ("GpuResetFailed", "gpu-0: in use by pid 7", 1),
+    ]
 
 
 def test_of_two_instances_of_the_driver_the_newer_tells(teller, own_cluster):

@@ -25,8 +25,9 @@ class Told:
         self.gpu = mig_cards.node("h100-80gb-hbm3:2")[0].uuid
         cards = tuple(mig_cards.dynamic("h100-80gb-hbm3:2"))
         self.view, self.is_newest = conditions.View(), True
+        self.client = kube.Client(kubeconfig=cluster.kubeconfig, user_agent="teller")
         self.teller = node_condition.NodeCondition(
-            cluster.client,
+            self.client,
             api_cluster.NODE,
             KIND,
             types.SimpleNamespace(snapshot=inventory.Snapshot(cards)),
@@ -52,15 +53,23 @@ class Told:
 
         api_cluster.wait_for(is_so, f"{KIND}={status}")
 
-    def patches(self):
-        return [call for call in self.cluster.faults.calls if call.verb == "patch"]
+    def calls(self, verb):
+        return [
+            call
+            for call in self.cluster.faults.calls
+            if (call.user_agent, call.verb) == ("teller", verb)
+        ]
+
+    def close(self):
+        self.teller.stop()
+        self.client.close()
 
 
 @pytest.fixture
 def told(own_cluster):
     made = Told(own_cluster)
     yield made
-    made.teller.stop()
+    made.close()
 
 
 def test_it_is_false_true_and_false_again_and_others_stay_as_they_are(told, own_cluster):
@@ -81,18 +90,20 @@ def test_what_changes_nothing_of_it_is_not_written(told):
     told.wrong(79)
     told.teller.start()
     told.wait("True")
-    before = len(told.patches())
+    before = len(told.calls("patch"))
     told.wrong(79, 48)
     told.wrong()
     told.wait("False")
-    assert len(told.patches()) == before + 1
+    assert len(told.calls("patch")) == before + 1
+    told.teller.stop()
+    assert len(told.calls("get")) == len(told.calls("patch"))
 
 
 def test_it_is_written_again_as_a_sign_of_life(own_cluster):
     told = Told(own_cluster, heartbeat=0.01)
     told.teller.start()
-    api_cluster.wait_for(lambda: len(told.patches()) >= 3, "signs of life")
-    told.teller.stop()
+    api_cluster.wait_for(lambda: len(told.calls("patch")) >= 3, "signs of life")
+    told.close()
     assert told.conditions()[KIND]["status"] == "False"
 
 
@@ -114,5 +125,5 @@ def test_of_two_instances_of_the_driver_the_newer_writes_it(told, own_cluster):
     newer = Told(own_cluster)
     newer.teller.start()
     newer.wait("False")
-    newer.teller.stop()
-    assert len(told.patches()) == 1
+    newer.close()
+    assert len(told.calls("patch")) == 1

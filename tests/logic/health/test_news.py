@@ -203,6 +203,15 @@ def test_other_things_are_told_at_once(teller):
     assert teller.tell(xid(48), xid(95)) == [("node-1", "GpuUnhealthy", 1)]
 
 
+@pytest.mark.parametrize(
+    ("is_done", "reason", "kind"),
+    [(True, "GpuReset", "Normal"), (False, "GpuResetFailed", "Warning")],
+)
+def test_a_reset_is_told_with_what_became_of_it(is_done, reason, kind):
+    item = news.of_reset(NODE, GPU, PLACES, "pid 7 holds it", "then", is_done=is_done)
+    assert (item.reason, item.type, item.message) == (reason, kind, "gpu-0: pid 7 holds it")
+
+
 def test_the_gravest_is_told_first(teller):
     told = teller.tell(looked(thermal_slowdown=True), xid(48), xid(79), known=[record()])
     assert [reason for _, reason, _ in told] == [
@@ -287,6 +296,15 @@ def test_of_a_flood_a_node_tells_so_much_a_minute(teller):
     assert teller.desk.wait(teller.seconds) == news.PAUSE
     teller.go(news.PAUSE)
     assert teller.desk.wait(teller.seconds) == 0
+
+
+def test_what_is_over_is_forgotten_after_a_minute(teller):
+    for number in range(5):
+        teller.tell(xid(1000 + number))
+    assert len(teller.desk) == 5
+    teller.go(news.PAUSE)
+    teller.tell(xid(1004))
+    assert len(teller.desk) == 1
 
 
 @given(
