@@ -29,8 +29,7 @@ CHART = HERE.parent / "deploy" / "helm" / "dra-driver"
 COMMANDS: Mapping[str, tuple[type[settings.Settings], str]] = {
     "kubelet-plugin": (
         settings.KubeletPlugin,
-        "One on each node. `dra-driver doctor`, `dra-driver probe` and `dra-driver fault` take the "
-        "same ones.",
+        "One on each node. `dra-driver doctor`, `probe` and `fault` take the same ones.",
     ),
     "webhook": (webhook_settings.Webhook, "See [webhook.md](webhook.md)."),
     "controller": (controller_settings.Controller, "See [controller.md](controller.md)."),
