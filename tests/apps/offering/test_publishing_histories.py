@@ -237,7 +237,8 @@ class History(RuleBasedStateMachine):
         waiting = self.world.allocated - self.world.held
         there = {name for card in self.world.cards() for name in card.offers}
         device = data.draw(st.sampled_from(sorted(waiting)))
-        if device in there:
+        # What was taken back before it was prepared, as counters are, is not there any more.
+        if device in there & self.node.server.names():
             self.world.held.add(device)
 
     @precondition(lambda self: self.world.allocated)
