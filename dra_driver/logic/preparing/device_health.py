@@ -16,6 +16,8 @@ GONE = "its GPU is not there any more: look at the node's kernel log (dmesg | gr
 SILENT = "its GPU does not answer: look at the node's kernel log (dmesg | grep -i xid)"
 
 _OF_CARDS = frozenset({GONE, SILENT})
+_AWAY = frozenset({health.Key.GPU_LOST, health.Key.DRIVER})
+"""What conditions say where a card is not there."""
 
 
 def of_node(
@@ -57,7 +59,8 @@ def with_conditions(
     found, notes = dict(troubles), dict[str, str]()
     for name, listed in known.items():
         said, trouble = conditions.told(listed), found.get(name)
-        if trouble is not None and trouble not in _OF_CARDS:
+        is_told = trouble in _OF_CARDS and any(one.finding.key in _AWAY for one in listed)
+        if trouble is not None and not is_told and trouble not in said:
             said = f"{said}; {trouble}"
         if trouble is not None or conditions.withdraws(listed):
             found[name] = said

@@ -1,7 +1,9 @@
 """What the kubelet is told of devices."""
 
+import pytest
+
 from dra_driver.logic.preparing import device_health, reports
-from dra_driver.model import prepared
+from dra_driver.model import devices, health, prepared, taints
 
 MIG, OTHER_MIG = "gpu-0-mig-1g10gb-19-6", "gpu-1-mig-1g10gb-19-6"
 OFFERED = {"gpu-0": "gpu-0", MIG: "gpu-0"}
@@ -73,3 +75,46 @@ def test_a_daemon_that_no_claim_has_any_more_is_nothing():
         "gpu-0": None,
         MIG: None,
     }
+
+
+# With what is wrong with cards
+
+
+def condition(key, message, effect=taints.NO_SCHEDULE):
+    finding = health.Finding(devices.GpuUuid("GPU-1"), health.Key(key), "", effect, message)
+    return health.Condition(finding, "2026-11-30T10:00:00Z")
+
+
+def test_a_device_that_is_withdrawn_cannot_be_used_and_what_is_wrong_is_told():
+    bad = condition("xid", "XID 79: the GPU has fallen off the bus; the node needs a reboot")
+    found, notes = device_health.with_conditions({"gpu-0": None, "gpu-1": None}, {"gpu-0": [bad]})
+    assert found == {"gpu-0": bad.finding.message, "gpu-1": None}
+    assert notes == {}
+
+
+def test_of_a_device_that_can_be_used_it_is_told_what_only_informs():
+    hot = condition("thermal", "the GPU is too hot", taints.NONE)
+    found, notes = device_health.with_conditions({"gpu-0": None}, {"gpu-0": [hot]})
+    assert found == {"gpu-0": None}
+    assert notes == {"gpu-0": "the GPU is too hot"}
+
+
+def test_what_only_informs_of_a_device_of_which_nothing_is_told_is_not_told():
+    hot = condition("thermal", "the GPU is too hot", taints.NONE)
+    assert device_health.with_conditions({}, {"gpu-0": [hot]}) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("trouble", "listed", "told"),
+    [
+        ("its daemon is down", [("xid", "XID 79")], "XID 79; its daemon is down"),
+        (device_health.GONE, [("gpu-lost", "the GPU is lost")], "the GPU is lost"),
+        (device_health.SILENT, [("driver", "no driver")], "no driver"),
+        (device_health.GONE, [("xid", "XID 79")], f"XID 79; {device_health.GONE}"),
+        ("not loaded", [("driver", "no answer: not loaded")], "no answer: not loaded"),
+    ],
+)
+def test_what_is_wrong_besides_is_told_too_and_nothing_twice(trouble, listed, told):
+    known = {"gpu-0": [condition(*one) for one in listed]}
+    found, notes = device_health.with_conditions({"gpu-0": trouble}, known)
+    assert (found, notes) == ({"gpu-0": told}, {})

@@ -229,3 +229,52 @@ def test_what_was_written_once_is_settled_and_never_more_than_the_claim_has(devi
 
 def results(body):
     return body["status"]["allocation"]["devices"]["results"]
+
+
+# How cards are
+
+
+def well(message="nothing is wrong"):
+    return device_status.Health(healthy=True, reason="Well", message=message)
+
+
+def sick(since, message="XID 79"):
+    return device_status.Health(healthy=False, reason="Xid79", message=message, since=since)
+
+
+def conditions(entries):
+    return {one["type"]: one for entry in entries for one in entry["conditions"]}
+
+
+def test_how_the_card_is_is_a_condition_beside_the_other():
+    found = conditions(wanted(claim("gpu-0"), report(health=sick(EARLY)), now=LATE))
+    assert found.keys() == {"Ready", "Healthy"}
+    assert (found["Ready"]["status"], found["Ready"]["lastTransitionTime"]) == ("True", LATE)
+    assert found["Healthy"] == {
+        "type": "Healthy",
+        "status": "False",
+        "reason": "Xid79",
+        "message": "XID 79",
+        "lastTransitionTime": EARLY,
+    }
+
+
+def test_without_a_word_of_the_card_there_is_no_such_condition():
+    assert conditions(wanted(claim("gpu-0"), report())).keys() == {"Ready"}
+
+
+def test_a_card_that_stays_as_it_is_is_not_told_again_whatever_the_time():
+    for health in (well(), sick(EARLY)):
+        before = wanted(claim("gpu-0"), report(health=health), now=EARLY)
+        body = claim("gpu-0", reported=before)
+        assert wanted(body, report(health=health), now=LATE) is None
+
+
+def test_a_card_that_gets_well_is_so_since_now_and_stays_so_though_what_informs_changes():
+    before = wanted(claim("gpu-0"), report(health=sick(EARLY)), now=EARLY)
+    after = wanted(claim("gpu-0", reported=before), report(health=well()), now=LATE)
+    assert conditions(after)["Healthy"]["lastTransitionTime"] == LATE
+    body = claim("gpu-0", reported=after)
+    informed = wanted(body, report(health=well("it is hot")), now="2026-01-03T00:00:00Z")
+    assert conditions(informed)["Healthy"]["lastTransitionTime"] == LATE
+    assert conditions(informed)["Ready"]["lastTransitionTime"] == EARLY

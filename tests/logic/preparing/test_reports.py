@@ -1,10 +1,11 @@
 """What is told of a claim's devices once they are prepared."""
 
 import mig_cards
+import pytest
 
 from dra_driver.logic.offering import naming
 from dra_driver.logic.preparing import device_status, reports
-from dra_driver.model import claims, prepared, quantities, slices
+from dra_driver.model import claims, devices, health, prepared, quantities, slices, taints
 
 
 def device(name, kind="gpu", **facts):
@@ -149,3 +150,52 @@ def test_of_a_prepare_that_never_ended_nothing_is_told_as_ready():
     )
     told = reports.of_refusal(refusal(("gpu-1", None)), begun)
     assert [(one.device, one.ready) for one in told] == [("gpu-1", False)]
+
+
+# How cards are
+
+
+def condition(key, value="", effect=taints.NO_SCHEDULE, since="2026-11-30T10:00:00Z"):
+    uuid = devices.GpuUuid("GPU-1")
+    finding = health.Finding(uuid, health.Key(key), value, effect, f"{key} {value}")
+    return health.Condition(finding, since)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "word"),
+    [
+        ("xid", "79", "Xid79"),
+        ("gpu-lost", "", "GpuLost"),
+        ("recovery", "drain-and-reset", "RecoveryDrainAndReset"),
+        ("memory", "ecc", "MemoryEcc"),
+        ("unmonitored", "", "Unmonitored"),
+    ],
+)
+def test_what_is_wrong_is_one_word_for_machines(key, value, word):
+    assert reports.health_reason(condition(key, value).finding) == word
+
+
+def test_a_card_with_which_nothing_is_wrong_is_well():
+    assert reports.health_of(()) == device_status.Health(
+        healthy=True, reason="Well", message="nothing is wrong"
+    )
+
+
+def test_what_only_informs_leaves_a_card_healthy_with_its_reason_and_no_time():
+    told = reports.health_of([condition("thermal", "slowdown", taints.NONE)])
+    assert told == device_status.Health(
+        healthy=True, reason="ThermalSlowdown", message="thermal slowdown"
+    )
+
+
+def test_a_card_is_unhealthy_since_the_first_of_what_withdraws_it_and_the_gravest_is_the_reason():
+    told = reports.health_of(
+        [
+            condition("recovery", "reset", since="2026-11-30T12:00:00Z"),
+            condition("memory", "ecc", since="2026-11-30T11:00:00Z"),
+            condition("thermal", "slowdown", taints.NONE, since="2026-11-30T09:00:00Z"),
+        ]
+    )
+    assert (told.healthy, told.reason) == (False, "RecoveryReset")
+    assert told.since == "2026-11-30T11:00:00Z"
+    assert told.message == "recovery reset; memory ecc; thermal slowdown"
