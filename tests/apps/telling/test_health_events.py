@@ -230,7 +230,7 @@ def test_of_two_instances_of_the_driver_the_newer_tells(teller, own_cluster):
 def test_a_sick_gpu_of_a_plugin_is_told_to_node_and_claim_and_to_the_node_by_a_condition(
     own_plugin, own_machine, own_cluster
 ):
-    plugin = own_plugin(reboot_condition="GPUNeedsReboot", health_hold_seconds=0).start()
+    plugin = own_plugin(reboot_condition="GPUNeedsReboot", health_hold_seconds=3600).start()
     ref = own_cluster.claim("gpu-0")
     plugin.kubelet.prepare(ref)
     plugin.wait_log("listening to GPUs")
