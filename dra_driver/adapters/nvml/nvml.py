@@ -9,7 +9,7 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters.driver import driver_root
-from dra_driver.adapters.nvml import nvml_codes, nvml_facts, nvml_questions
+from dra_driver.adapters.nvml import nvml_codes, nvml_facts, nvml_gate, nvml_questions
 from dra_driver.model import devices
 
 RELEASE_SECONDS = 5.0
@@ -62,6 +62,7 @@ class Nvml:
         self._let_go: Callable[[float], object] = lambda _: None
         self._take_again: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
+        self._gate = nvml_gate.Gate()
 
     def when_outdated(self, tell: Callable[[str], None]) -> None:
         """Have `tell` called, with the reason, as often as `Outdated` is raised."""
@@ -91,8 +92,17 @@ class Nvml:
         Raises:
             NoLibrary: the driver is not there (yet).
             Mismatch: its library does not fit its kernel module.
+            nvml_gate.Closed: it is closed for now, see `closed`.
             errors.Retryable: it does not answer.
         """
+        self._gate.enter()
+        try:
+            self._open()
+        except BaseException:
+            self._gate.leave()
+            raise
+
+    def _open(self) -> None:
         with self._lock:
             library = self._import()
             flags = library.NVML_INIT_FLAG_NO_GPUS
@@ -109,6 +119,12 @@ class Nvml:
 
     def shutdown(self) -> None:
         """Close NVML once. Closing more often than it was opened does nothing."""
+        try:
+            self._close()
+        finally:
+            self._gate.leave()
+
+    def _close(self) -> None:
         with self._lock:
             library = self._import()
             try:
@@ -116,6 +132,18 @@ class Nvml:
             except library.NVMLError as error:
                 if error.value != nvml_codes.Code.UNINITIALIZED:
                     raise self._unavailable(error) from error
+
+    @contextlib.contextmanager
+    def closed(self, seconds: float) -> Iterator[None]:
+        """Have this process without NVML for the length of the block, so that a GPU can be reset.
+
+        Those who have it open are waited for; those who want it wait, see `nvml_gate.Closed`.
+
+        Raises:
+            errors.Retryable: somebody had it open for longer than `seconds`.
+        """
+        with self._gate.closed(seconds):
+            yield
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Any]:

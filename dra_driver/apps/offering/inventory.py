@@ -8,7 +8,7 @@ from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers
-from dra_driver.adapters.nvml import nvml
+from dra_driver.adapters.nvml import nvml, nvml_gate
 from dra_driver.adapters.system import sysfs, workers
 from dra_driver.apps.offering import names
 from dra_driver.logic.offering import catalog, naming, sightings
@@ -24,6 +24,7 @@ SLOW = (
     "the GPUs cannot be looked at now: NVML does not come back. Remedy: dmesg | grep -i -e nvrm -e "
     "xid on the node tells of cards that do not answer"
 )
+_BLIND = (nvml.Outdated, nvml_gate.Closed)
 
 
 class Source(Protocol):
@@ -34,6 +35,7 @@ class Source(Protocol):
 
         Raises:
             nvml.Outdated: this process will not get an answer any more, and another one may.
+            nvml_gate.Closed: nobody may look for now.
             errors.Retryable: the NVIDIA driver does not answer; the text says what to do.
         """
 
@@ -196,12 +198,14 @@ class Inventory:
             return self._snapshot
 
     def look(self) -> Snapshot:
-        """Look now. A process that is to end goes on to see what it saw before."""
+        """Look now. While nothing can be seen on purpose, what was seen before counts: in a process
+        that is to end, and while a GPU is reset.
+        """
         with self._looking:
             before = self._snapshot
             try:
                 after = self._see(before)
-            except nvml.Outdated:
+            except _BLIND:
                 return before
             if after is None:
                 return before
@@ -275,7 +279,7 @@ class Inventory:
         ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in self._known.cards}
         try:
             discovery = self._looking_at.source.discover()
-        except nvml.Outdated:
+        except _BLIND:
             raise
         except errors.Retryable as error:
             look = sightings.Look(problem=str(error))
