@@ -57,6 +57,21 @@ def detach(opened: Opened) -> None:
         os.close(descriptor)
 
 
+def file(directory: pathlib.Path, uuid: str) -> pathlib.Path:
+    """What every client of a card has open, as a device node of a real one."""
+    return directory / FOLDER / uuid
+
+
+@contextlib.contextmanager
+def alone(directory: pathlib.Path, uuids: Iterable[str]) -> Iterator[list[str]]:
+    """Be the one client of these cards for the length of the block; those that others have."""
+    opened = attach(directory, uuids)
+    try:
+        yield [uuid for uuid, one in opened.descriptors.items() if not _is_alone(one)]
+    finally:
+        detach(opened)
+
+
 def cards_of(directory: pathlib.Path, devices: Iterable[str]) -> list[str]:
     """The UUIDs of the cards that these devices, whole or MIG, are of."""
     wanted = set(devices)

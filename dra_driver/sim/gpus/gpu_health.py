@@ -7,6 +7,7 @@ Which cards lack what follows the vendor's documentation.
 
 import ctypes
 import pathlib
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -170,6 +171,18 @@ class HealthFunctions(gpu_session.Session):
         if not 0 <= link < model.nvlinks:
             raise self._error("INVALID_ARGUMENT")
         return int(link not in health.links_down)
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(
+        self, device: gpu_session.Handle, link: int
+    ) -> types.SimpleNamespace:
+        """Where the card at the other end of a link is."""
+        found = self._device("nvmlDeviceGetNvLinkRemotePciInfo", device).state
+        if not found.linked:
+            raise self._error("NOT_SUPPORTED")
+        if not 0 <= link < len(found.linked):
+            raise self._error("INVALID_ARGUMENT")
+        peer = gpu_session.find(self._state.read(), found.linked[link])
+        return types.SimpleNamespace(busId=f"0000{peer.pci_address}".upper())
 
     def _examined(
         self, function: str, handle: gpu_session.Handle

@@ -35,8 +35,16 @@ def reset(directory: pathlib.Path, uuid: str) -> None:
             users = ", ".join(str(process.pid) for process in gpu.processes)
             raise errors.Retryable(f"{uuid} is used by the processes {users}: end them first")
         _restart(gpu)
+        gpu.resets += 1
     with gpu_health_state.open_file(directory).edit() as health:
         gpu_health_state.restart(health.of(uuid))
+
+
+def link(directory: pathlib.Path, *uuids: str) -> None:
+    """The cards are connected by NVLink, each with each."""
+    with gpu_state.open_file(directory).edit() as state:
+        for uuid in uuids:
+            gpu_session.find(state, uuid).linked = [other for other in uuids if other != uuid]
 
 
 def reboot(directory: pathlib.Path) -> None:

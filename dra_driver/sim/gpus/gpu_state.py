@@ -65,7 +65,8 @@ class Gpu(_State):
     """One card. `model` names the facts that never change; the rest is state.
 
     `time_slice` is a number as `nvidia-smi compute-policy` takes it, `virtualization` one of
-    NVML's.
+    NVML's. `linked` are the UUIDs of the cards at the other ends of its NVLinks; `resets` counts
+    how often it was reset.
     """
 
     model: str
@@ -82,6 +83,8 @@ class Gpu(_State):
     mig_pending: bool = False
     gpu_instances: list[GpuInstance] = []
     processes: list[Process] = []
+    linked: list[str] = []
+    resets: int = 0
 
 
 class Node(_State):

@@ -13,7 +13,7 @@ from dra_driver.adapters.system import sysfs
 from dra_driver.apps.node import host
 from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices
-from dra_driver.sim.gpus import gpu_files, gpus, host_nvidia_smi, mps_program
+from dra_driver.sim.gpus import gpu_clients, gpu_files, gpus, host_nvidia_smi, mps_program
 
 GPU_VARIABLE = "SIMULATED_GPU_"
 INSTANCE_VARIABLE = "SIMULATED_MIG_"
@@ -59,6 +59,7 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> host.Hardw
         launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
         with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
+        nodes=lambda uuid, _minor: [gpu_clients.file(directory, uuid)],
         bus=library.present,
         load=library.load,
     )

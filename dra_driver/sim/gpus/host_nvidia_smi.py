@@ -1,4 +1,4 @@
-"""Stand-in for `nvidia-smi compute-policy` on a node whose GPUs are simulated.
+"""Stand-in for `nvidia-smi compute-policy`, and `--gpu-reset`, on a node of simulated GPUs.
 
 It is a program in the directory of those GPUs. Texts, table and exit statuses are those of the real
 one with driver 580.159.04 on an H100; statuses are NVML's return codes.
@@ -11,7 +11,14 @@ import sys
 from collections.abc import Sequence
 
 from dra_driver.adapters.disk import files
-from dra_driver.sim.gpus import gpu_errors, gpu_models, gpu_session, gpu_state, gpus
+from dra_driver.sim.gpus import (
+    gpu_errors,
+    gpu_models,
+    gpu_session,
+    gpu_state,
+    gpus,
+    host_gpu_reset,
+)
 
 NAME = "host-nvidia-smi"
 NAMES = ("Default", "Short", "Medium", "Long")
@@ -21,6 +28,7 @@ _PACKAGES = pathlib.Path(__file__).resolve().parents[3]
 _INVALID = gpu_errors.CODES["NVML_ERROR_INVALID_ARGUMENT"]
 _UNSUPPORTED = gpu_errors.CODES["NVML_ERROR_NOT_SUPPORTED"]
 _NOT_FOUND = gpu_errors.CODES["NVML_ERROR_NOT_FOUND"]
+_RESET = ("-r", "--gpu-reset")
 _VOLTA = (7, 0)
 _RULE = "+-------------------------------------+"
 _HEAD = (
@@ -81,6 +89,8 @@ def write(directory: pathlib.Path) -> pathlib.Path:
 def main(directory: str | os.PathLike[str], arguments: Sequence[str]) -> int:
     """Do what the arguments say with the GPUs in a directory; the exit status."""
     try:
+        if arguments and arguments[0] in _RESET:
+            return _reset(pathlib.Path(directory), arguments[1:])
         _run(pathlib.Path(directory), _options(arguments))
     except _Ended as ended:
         _say(str(ended))
@@ -102,7 +112,7 @@ def _options(arguments: Sequence[str]) -> _Options:
         raise _Ended(
             _INVALID,
             f"nvidia-smi: {' '.join(arguments)}: not available, the GPUs are simulated; "
-            "available is compute-policy",
+            "available is compute-policy, and --gpu-reset",
         )
     options = _Options()
     rest = [part for argument in arguments[1:] for part in argument.split("=", 1)]
@@ -127,16 +137,36 @@ def _run(directory: pathlib.Path, options: _Options) -> None:
         return
     if options.listing == (options.time_slice is not None):
         raise _Ended(_INVALID, "One, and only one, compute-policy command allowed at a time")
-    library = gpus.SimulatedNvml(directory)
-    library.nvmlInit()
-    try:
-        chosen = _chosen(library, options.gpus)
-    finally:
-        library.nvmlShutdown()
+    chosen = _found(directory, options.gpus)
     if options.time_slice is None:
         _list(directory, chosen)
     else:
         _set(directory, chosen, options.time_slice)
+
+
+def _reset(directory: pathlib.Path, arguments: Sequence[str]) -> int:
+    """With `-i` the GPUs that it names, else all of them; the exit status."""
+    parts = [part for argument in arguments for part in argument.split("=", 1)]
+    match parts:
+        case []:
+            ids = None
+        case ["-i" | "--id", ids]:
+            pass
+        case [other, *_]:
+            raise _Ended(_INVALID, f'Option "{other}" is not recognized.')
+    status, text = host_gpu_reset.run(directory, list(_found(directory, ids).values()))
+    _say(text)
+    return status
+
+
+def _found(directory: pathlib.Path, ids: str | None) -> dict[int, str]:
+    """As `_chosen`, with NVML open no longer than for that."""
+    library = gpus.SimulatedNvml(directory)
+    library.nvmlInit()
+    try:
+        return _chosen(library, ids)
+    finally:
+        library.nvmlShutdown()
 
 
 def _chosen(library: gpus.SimulatedNvml, ids: str | None) -> dict[int, str]:

@@ -8,7 +8,16 @@ import pynvml
 import pytest
 
 from dra_driver import errors
-from dra_driver.sim.gpus import gpu_errors, gpu_mig, gpu_mig_devices, gpu_models, gpu_state, gpus
+from dra_driver.sim.gpus import (
+    gpu_errors,
+    gpu_events,
+    gpu_health,
+    gpu_mig,
+    gpu_mig_devices,
+    gpu_models,
+    gpu_state,
+    gpus,
+)
 
 
 @pytest.fixture
@@ -24,11 +33,13 @@ def public(prefix):
 
 
 FUNCTIONS = [name for name in public("nvml") if callable(getattr(gpus.SimulatedNvml, name))]
-# Those of MIG are called in test_gpu_mig_calls.py: they need a scene.
+# Those of MIG are called in test_gpu_mig_calls.py: they need a scene. Those of health are in
+# test_gpu_health.py and test_gpu_events.py: a T4 lacks some.
 PLAIN = [
     name
     for name in FUNCTIONS
     if name not in vars(gpu_mig.MigFunctions) | vars(gpu_mig_devices.MigDevices)
+    and name not in vars(gpu_health.HealthFunctions) | vars(gpu_events.EventFunctions)
 ]
 OF_A_DEVICE = [
     name

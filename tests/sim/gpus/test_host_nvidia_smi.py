@@ -178,7 +178,7 @@ def test_what_it_cannot_do_it_says(nvidia_smi, arguments):
     status, output = nvidia_smi(*arguments)
 
     assert status == 2
-    assert "the GPUs are simulated; available is compute-policy" in output
+    assert "the GPUs are simulated; available is compute-policy, and --gpu-reset" in output
 
 
 def test_help_names_the_time_slices(nvidia_smi):

@@ -1,0 +1,112 @@
+"""What the stand-in for `nvidia-smi --gpu-reset` does, and the faults that a reset may meet.
+
+Texts and exit status of a refusal are those in NVIDIA/NVSentinel issue 1690 (driver 580) and
+NVIDIA/gpu-operator issue 118; persistence mode counts as a client, as it does there. Before Ampere
+cards that NVLink connects are reset together only (nvidia-smi(1), `--gpu-reset`).
+"""
+
+import pathlib
+import time
+from collections.abc import Collection, Sequence
+
+import pydantic
+
+from dra_driver.sim.gpus import (
+    gpu_clients,
+    gpu_faults,
+    gpu_files,
+    gpu_models,
+    gpu_operations,
+    gpu_session,
+    gpu_state,
+)
+
+REFUSED = 255
+"""The exit status."""
+_AMPERE = (8, 0)
+_NO_SUCH_RESET = "Not Supported"
+_IN_USE = "In use by another client"
+_MANY = "these devices"
+
+
+class Fault(pydantic.BaseModel):
+    """What the next resets meet, of whichever card."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    hangs: bool = False
+    fails: str | None = None
+    """The reason that the program tells."""
+    loses: bool = False
+    """The card falls off the bus."""
+    is_idle: bool = False
+    """It says that it was done, and nothing was."""
+
+
+def inject(directory: pathlib.Path, fault: Fault) -> None:
+    """From now on resets are like this; `Fault()` is as usual."""
+    with _faults(directory).edit() as known:
+        for name in Fault.model_fields:
+            setattr(known, name, getattr(fault, name))
+
+
+def run(directory: pathlib.Path, uuids: Sequence[str]) -> tuple[int, str]:
+    """Reset cards of a node; exit status, and what is said."""
+    fault = _faults(directory).read()
+    if fault.hangs:
+        gpu_clients.attach(directory, uuids)
+        time.sleep(3600)
+    with gpu_clients.alone(directory, uuids) as taken:
+        refused = {uuid: fault.fails for uuid in uuids if fault.fails}
+        refused |= _refused(directory, uuids, taken)
+        if refused:
+            return REFUSED, _refusal(directory, refused)
+        for uuid in () if fault.is_idle else uuids:
+            gpu_operations.reset(directory, uuid)
+            if fault.loses:
+                gpu_faults.remove(directory, uuid)
+    done = [f"GPU {_address(directory, uuid)} was successfully reset." for uuid in uuids]
+    return 0, "\n".join((*done, "All done."))
+
+
+def _refused(
+    directory: pathlib.Path, uuids: Sequence[str], taken: Collection[str]
+) -> dict[str, str]:
+    """Why not, by card."""
+    found = {}
+    state = gpu_state.open_file(directory).read()
+    for uuid in uuids:
+        card = gpu_session.find(state, uuid)
+        if card.processes or card.persistence_mode or uuid in taken:
+            found[uuid] = _IN_USE
+        elif not set(card.linked) <= set(uuids) and not _is_for_itself(card):
+            found[uuid] = _NO_SUCH_RESET
+    return found
+
+
+def _is_for_itself(card: gpu_state.Gpu) -> bool:
+    return gpu_models.load(card.model).compute_capability >= _AMPERE
+
+
+def _refusal(directory: pathlib.Path, refused: dict[str, str]) -> str:
+    lines = [f"  GPU {_address(directory, uuid)}: {reason}" for uuid, reason in refused.items()]
+    text = "\n".join(("The following GPUs could not be reset:", *lines, ""))
+    used = list(refused.values()).count(_IN_USE)
+    if not used:
+        return text
+    which, these = ("1 device is", "this device") if used == 1 else (f"{used} devices are", _MANY)
+    return (
+        f"{text}\n{which} currently being used by one or more other processes (e.g., Fabric "
+        "Manager, CUDA application, graphics application such as an X server, or a monitoring "
+        "application such as another instance of nvidia-smi). Please first kill all processes "
+        f"using {these} and all compute applications running in the system.\n"
+    )
+
+
+def _address(directory: pathlib.Path, uuid: str) -> str:
+    state = gpu_state.open_file(directory).read()
+    return f"0000{gpu_session.find(state, uuid).pci_address}".upper()
+
+
+def _faults(directory: pathlib.Path) -> gpu_files.ModelFile[Fault]:
+    return gpu_files.ModelFile(directory / "reset.json", Fault())
