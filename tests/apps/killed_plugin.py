@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dra_driver import cli
-from dra_driver.adapters.nvml import nvml_mig
+from dra_driver.adapters.nvml import nvidia_smi, nvml_mig, nvml_reset
 from dra_driver.apps.plugin import serving
 
 _CHANGING = {"os.rename", "os.remove", "os.chmod", "os.link", "os.truncate"}
@@ -101,15 +101,21 @@ def _fsync_is_a_step(killer: Killer) -> None:
 
 def _changes_of_gpus_are_steps(killer: Killer) -> None:
     for name in ("set_mode", "create", "create_compute", "destroy_compute", "destroy"):
-        original = getattr(nvml_mig.MigNvml, name)
+        _is_a_step(killer, nvml_mig.MigNvml, name)
+    _is_a_step(killer, nvml_reset.ResetNvml, "set_persistence")
+    _is_a_step(killer, nvidia_smi.NvidiaSmi, "reset")
 
-        def changing(self: Any, *arguments: Any, name: str = name, original: Any = original) -> Any:
-            killer.step(f"nvml {name}", None)
-            answer = original(self, *arguments)
-            killer.step(f"after nvml {name}", None)
-            return answer
 
-        setattr(nvml_mig.MigNvml, name, changing)
+def _is_a_step(killer: Killer, kind: type, name: str) -> None:
+    original = getattr(kind, name)
+
+    def changing(self: Any, *arguments: Any, **options: Any) -> Any:
+        killer.step(f"nvml {name}", None)
+        answer = original(self, *arguments, **options)
+        killer.step(f"after nvml {name}", None)
+        return answer
+
+    setattr(kind, name, changing)
 
 
 def main() -> None:

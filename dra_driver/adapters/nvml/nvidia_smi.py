@@ -1,9 +1,11 @@
-"""Time slices of GPUs, through `nvidia-smi compute-policy`: NVML has no function for them.
+"""Time slices of GPUs, through `nvidia-smi compute-policy`, and resets, through `nvidia-smi
+--gpu-reset`: NVML has no function for them.
 
 Outside facts, seen with driver 580 on an H100 and in the program's own texts: a listing is a table
 with a row `Timeslice` for each GPU; failures are told on standard output, with the reason at the
 end of a line after a colon. Exit statuses are those of nvidia-smi(1), and equal NVML's return
-codes.
+codes; a reset that is refused ends with 255 and says for each GPU why (NVIDIA/NVSentinel issue
+1690, NVIDIA/gpu-operator issue 118).
 """
 
 import re
@@ -20,16 +22,26 @@ PROGRAM = "nvidia-smi"
 LIBRARY = "libnvidia-ml.so.1"
 """What the program loads."""
 
+_RESET_OPTION = "--gpu-reset"
+RESET_SECONDS = 60.0
+"""How long a reset may take; one of a healthy card takes a few."""
+
 _SECONDS = 10.0
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]+")
 _HEADING = re.compile(r"^\| GPU compute policies: +\|$", re.MULTILINE)
 _ROW = re.compile(r"^\| +\d+ +Timeslice +(\S.*?) +\|$", re.MULTILINE)
 _UNSUPPORTED = re.compile(r"\bnot supported\b", re.IGNORECASE)
+_RESET = re.compile(r"\bsuccessfully reset\b", re.IGNORECASE)
+_IN_USE = re.compile(r"\bin use by\b|\bbeing used by\b", re.IGNORECASE)
 _NUMBERS = {interval.value: interval.number for interval in sharing.Interval}
 
 
 class NotSupported(errors.Rejected):
     """The GPU has no time slices to set."""
+
+
+class Hung(errors.Retryable):
+    """It did not end in time, and was killed; what it did is not known."""
 
 
 class NvidiaSmi:
@@ -41,11 +53,16 @@ class NvidiaSmi:
     """
 
     def __init__(
-        self, program: Callable[[], driver_programs.Program], *, seconds: float = _SECONDS
+        self,
+        program: Callable[[], driver_programs.Program],
+        *,
+        seconds: float = _SECONDS,
+        reset_seconds: float = RESET_SECONDS,
     ) -> None:
-        """`program` is asked at every call. `seconds`: how long one run may take."""
+        """`program` is asked at every call. How many seconds one run may take, and one reset."""
         self._program = program
         self._seconds = seconds
+        self._reset_seconds = reset_seconds
 
     def time_slice(self, gpu_uuid: str) -> int | None:
         """The number of the time slice, see `sharing.Interval.number`; None: the GPU has none."""
@@ -86,11 +103,45 @@ class NvidiaSmi:
                 "sets it, and whether persistence mode is on (nvidia-smi -q)"
             )
 
+    def reset(self, gpu_uuids: Sequence[str]) -> None:
+        """Reset GPUs, all of them at once.
+
+        Raises:
+            nvml_errors.InUse: somebody has one of them open; nothing was done.
+            errors.Rejected: also if one of them cannot be reset, or not without others.
+            Hung: it did not end within `RESET_SECONDS`.
+        """
+        listed = ",".join(_checked(uuid) for uuid in gpu_uuids)
+        doing = f"resetting {listed}"
+        done = self._done(doing, self._reset_seconds, _RESET_OPTION, "-i", listed)
+        text = f"{done.stdout}\n{done.stderr}"
+        if done.returncode == 0 and len(_RESET.findall(text)) >= len(gpu_uuids):
+            return
+        told = f"{doing}: {PROGRAM} ended with {done.returncode} and said: {_said(text)}"
+        if _IN_USE.search(text):
+            raise nvml_errors.InUse(told)
+        if done.returncode == nvml_codes.Code.GPU_IS_LOST:
+            raise nvml_errors.GpuGone(f"{told}: reboot the node")
+        raise errors.Rejected(told)
+
+    def traces(self, gpu_uuid: str) -> tuple[str, ...]:
+        """What is in the command line of a process that resets this GPU; it may outlive us."""
+        return str(self._program().path), _RESET_OPTION, gpu_uuid
+
     def _run(self, doing: str, *arguments: str) -> str:
+        done = self._done(doing, self._seconds, "compute-policy", *arguments)
+        if done.returncode != 0 or _UNSUPPORTED.search(done.stdout):
+            raise _failure(doing, done.returncode, f"{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def _done(
+        self, doing: str, seconds: float, *arguments: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """What a run said, whether it worked or not."""
         program = self._program()
-        command = [str(program.path), "compute-policy", *arguments]
+        command = [str(program.path), *arguments]
         try:
-            done = short_runs.run(command, program.environment, self._seconds)
+            return short_runs.run(command, program.environment, seconds)
         except FileNotFoundError as error:
             raise errors.Retryable(
                 f"{doing}: {program.path} cannot be run: it, or what it needs, is not there; "
@@ -99,18 +150,14 @@ class NvidiaSmi:
         except OSError as error:
             raise errors.Rejected(f"{doing}: {program.path} cannot be run: {error}") from error
         except subprocess.TimeoutExpired as error:
-            raise errors.Retryable(
-                f"{doing}: {' '.join(command)} did not end within {self._seconds:g} s: see whether "
+            raise Hung(
+                f"{doing}: {' '.join(command)} did not end within {seconds:g} s: see whether "
                 "the GPU hangs (Xid messages in the kernel log)"
             ) from error
-        if done.returncode != 0 or _UNSUPPORTED.search(done.stdout):
-            raise _failure(doing, done.returncode, f"{done.stdout}\n{done.stderr}")
-        return done.stdout
 
 
 def _failure(doing: str, status: int, text: str) -> errors.DriverError:
-    said = "; ".join(line.strip() for line in text.splitlines() if line.strip()) or "nothing"
-    told = f"{doing}: {PROGRAM} ended with {status} and said: {said}"
+    told = f"{doing}: {PROGRAM} ended with {status} and said: {_said(text)}"
     if status == nvml_codes.Code.NOT_SUPPORTED or _UNSUPPORTED.search(text):
         return NotSupported(
             f"{told}: the GPU has no time slices to set; ask for none, or for another GPU"
@@ -125,6 +172,10 @@ def _failure(doing: str, status: int, text: str) -> errors.DriverError:
         case nvml_codes.Code.INVALID_ARGUMENT | nvml_codes.Code.FUNCTION_NOT_FOUND:
             return errors.Rejected(f"{told}: if it has no such command, install a newer driver")
     return errors.Retryable(told)
+
+
+def _said(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip()) or "nothing"
 
 
 def _parsed(output: str, doing: str) -> int:
@@ -142,6 +193,6 @@ def _checked(gpu_uuid: str) -> str:
     if not _UUID.fullmatch(gpu_uuid):
         raise errors.Rejected(
             f"GPU {gpu_uuid!r}: expected the UUID of a whole GPU (GPU-…); only those have time "
-            "slices"
+            "slices, and are reset"
         )
     return gpu_uuid

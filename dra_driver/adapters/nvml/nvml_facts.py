@@ -184,7 +184,7 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
         minor=known["nvmlDeviceGetMinorNumber"],
         uuid=_uuid(known["nvmlDeviceGetUUID"]),
         product_name=_text(known["nvmlDeviceGetName"]),
-        pci_address=_pci_address(known["nvmlDeviceGetPciInfo"]),
+        pci_address=pci_address(known["nvmlDeviceGetPciInfo"]),
         brand=_BRANDS.get(reader.told("nvmlDeviceGetBrand")),
         architecture=_ARCHITECTURES.get(reader.told("nvmlDeviceGetArchitecture")),
         compute_capability=None if capability is None else (capability[0], capability[1]),
@@ -220,7 +220,7 @@ def failure(
     return devices.GpuFailure(
         index=index,
         uuid=reader.glimpse("nvmlDeviceGetUUID", _uuid),
-        pci_address=reader.glimpse("nvmlDeviceGetPciInfo", _pci_address),
+        pci_address=reader.glimpse("nvmlDeviceGetPciInfo", pci_address),
         reason=reason,
         missing=missing,
         is_lost=is_lost,
@@ -239,7 +239,7 @@ def _instances(
     return ()
 
 
-def _pci_address(info: Any) -> devices.PciAddress:
+def pci_address(info: Any) -> devices.PciAddress:
     """The address as sysfs writes it: lower case, and a domain of 4 digits where that is enough.
 
     Raises:

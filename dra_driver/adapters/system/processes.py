@@ -44,6 +44,16 @@ class Processes:
         directory = self._proc_root / str(pid)
         return Process(pid, _command(directory), _pod_uid(directory))
 
+    def running(self, *texts: str) -> list[int]:
+        """The processes in whose command lines all of these are."""
+        return sorted(
+            int(directory.name)
+            for directory in self._proc_root.iterdir()
+            if directory.name.isdecimal()
+            for line in [_read(directory / "cmdline")]
+            if all(text in line for text in texts)
+        )
+
 
 def _command(directory: pathlib.Path) -> str | None:
     for text in _names(directory):

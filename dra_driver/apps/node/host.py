@@ -22,6 +22,7 @@ class Hardware:
     `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
     these UUIDs have time slices to set. `bus` tells cheaply something that changes when GPUs come
     or go, or their driver; `load` which load of the driver it is, empty while there is none.
+    `nodes` are what processes have open that use a GPU, by its UUID and minor number.
     """
 
     nvml: nvml.Nvml
@@ -31,6 +32,7 @@ class Hardware:
     launcher: mps_local.LocalLauncher
     nvidia_smi: nvidia_smi.NvidiaSmi
     with_time_slices: time_slice_probe.Ask
+    nodes: Callable[[str, int], Sequence[pathlib.Path]]
     missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
     bus: Callable[[], object] = lambda: None
     load: Callable[[], str] = lambda: ""
@@ -60,6 +62,7 @@ def hardware(config: settings.KubeletPlugin) -> Hardware:
         ),
         nvidia_smi=smi,
         with_time_slices=smi.with_time_slices,
+        nodes=lambda _uuid, minor: [root.root_of_devices().at(f"/dev/nvidia{minor}")],
         missing=functools.partial(missing, root),
         bus=place.served,
         load=place.load,
