@@ -56,6 +56,7 @@ class Book:
         self._saved: dict[str, tuple[conditions.State, str]] = {}
         self._resets: dict[str, tuple[float, ...]] = {}
         self._loads: dict[str, str] = {}
+        self._notes: dict[str, str] = {}
         self._settled_at = float("-inf")
         self._log = telemetry.logger("health")
 
@@ -109,7 +110,11 @@ class Book:
                         self._write(gpu)
                     except files.TROUBLE as error:
                         self._log.error("health is not kept", gpu=gpu, reason=str(error))
-        listed = tuple(one for _, state in sorted(self._states.items()) for one in state.conditions)
+        listed = tuple(
+            _noted(one, self._notes.get(gpu, ""))
+            for gpu, state in sorted(self._states.items())
+            for one in state.conditions
+        )
         before, self.view = self.view, conditions.View(listed)
         if _visible(before.conditions) != _visible(listed):
             self._log_changes(before.conditions, listed)
@@ -125,6 +130,12 @@ class Book:
         """When a condition may end, see `conditions.next_end`."""
         ends = [conditions.next_end(state) for state in self._states.values()]
         return min((end for end in ends if end is not None), default=None)
+
+    def note(self, gpu: str, text: str) -> None:
+        """Have this said beside that the driver of a GPU wants it reset; empty: nothing."""
+        with self.guard:
+            self._notes[gpu] = text
+            self.settle()
 
     def resets(self, gpu: str) -> tuple[float, ...]:
         """When the driver has reset a GPU, in seconds of the monotonic clock of this boot."""
@@ -179,6 +190,13 @@ class Book:
 
 def _cause(finding: health.Finding) -> str:
     return str(health.Cause(finding.key, finding.value or None))
+
+
+def _noted(one: health.Condition, note: str) -> health.Condition:
+    if not note or one.finding.key is not health.Key.RECOVERY:
+        return one
+    message = f"{one.finding.message}; {note}"
+    return dataclasses.replace(one, finding=dataclasses.replace(one.finding, message=message))
 
 
 def _visible(listed: Iterable[health.Condition]) -> list[tuple[object, ...]]:
