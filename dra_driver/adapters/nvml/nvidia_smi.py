@@ -4,8 +4,8 @@
 Outside facts, seen with driver 580 on an H100 and in the program's own texts: a listing is a table
 with a row `Timeslice` for each GPU; failures are told on standard output, with the reason at the
 end of a line after a colon. Exit statuses are those of nvidia-smi(1), and equal NVML's return
-codes; a reset that is refused ends with 255 and says for each GPU why (NVIDIA/NVSentinel issue
-1690, NVIDIA/gpu-operator issue 118).
+codes. A reset that is refused ends with 255 and says for each GPU why (NVIDIA/NVSentinel issue
+1690, NVIDIA/gpu-operator issue 118, and the texts of the program of driver 580.159.04).
 """
 
 import re

@@ -1,7 +1,7 @@
 """What the stand-in for `nvidia-smi --gpu-reset` does, and the faults that a reset may meet.
 
-Texts and exit status of a refusal are those in NVIDIA/NVSentinel issue 1690 (driver 580) and
-NVIDIA/gpu-operator issue 118; persistence mode counts as a client, as it does there. Before Ampere
+Texts are those of the program of driver 580.159.04; what a refusal looks like, and its status, is
+from NVIDIA/NVSentinel issue 1690, where persistence mode counts as a client, too. Before Ampere
 cards that NVLink connects are reset together only (nvidia-smi(1), `--gpu-reset`).
 """
 
@@ -24,7 +24,11 @@ from dra_driver.sim.gpus import (
 REFUSED = 255
 """The exit status."""
 _AMPERE = (8, 0)
-_NO_SUCH_RESET = "Not Supported"
+_NOT_ALONE = (
+    "GPU Reset couldn't progress because the specified devices do not meet the reset criterion "
+    "(e.g. NVLink connected GPUs must be reset together). Please append the following device "
+    "indexes to the command line and retry."
+)
 _IN_USE = "In use by another client"
 _MANY = "these devices"
 
@@ -57,8 +61,10 @@ def run(directory: pathlib.Path, uuids: Sequence[str]) -> tuple[int, str]:
         gpu_clients.attach(directory, uuids)
         time.sleep(3600)
     with gpu_clients.alone(directory, uuids) as taken:
+        if missing := _missing(directory, uuids):
+            return REFUSED, f"{_NOT_ALONE}\n{','.join(map(str, missing))}\n"
         refused = {uuid: fault.fails for uuid in uuids if fault.fails}
-        refused |= _refused(directory, uuids, taken)
+        refused |= dict.fromkeys(_used(directory, uuids, taken), _IN_USE)
         if refused:
             return REFUSED, _refusal(directory, refused)
         for uuid in () if fault.is_idle else uuids:
@@ -69,19 +75,31 @@ def run(directory: pathlib.Path, uuids: Sequence[str]) -> tuple[int, str]:
     return 0, "\n".join((*done, "All done."))
 
 
-def _refused(
-    directory: pathlib.Path, uuids: Sequence[str], taken: Collection[str]
-) -> dict[str, str]:
-    """Why not, by card."""
-    found = {}
+def _used(directory: pathlib.Path, uuids: Sequence[str], taken: Collection[str]) -> list[str]:
+    """The cards that have a client."""
     state = gpu_state.open_file(directory).read()
-    for uuid in uuids:
-        card = gpu_session.find(state, uuid)
-        if card.processes or card.persistence_mode or uuid in taken:
-            found[uuid] = _IN_USE
-        elif not set(card.linked) <= set(uuids) and not _is_for_itself(card):
-            found[uuid] = _NO_SUCH_RESET
-    return found
+    cards = [gpu_session.find(state, uuid) for uuid in uuids]
+    return [
+        card.uuid for card in cards if card.processes or card.persistence_mode or card.uuid in taken
+    ]
+
+
+def _missing(directory: pathlib.Path, uuids: Sequence[str]) -> list[int]:
+    """The indexes of cards that are reset with these only, and are not among them."""
+    state = gpu_state.open_file(directory).read()
+    needed = {
+        other
+        for uuid in uuids
+        for card in [gpu_session.find(state, uuid)]
+        if not _is_for_itself(card)
+        for other in card.linked
+    }
+    ordered = sorted(state.gpus, key=lambda card: card.pci_address)
+    return [
+        index
+        for index, card in enumerate(ordered)
+        if card.uuid in needed and card.uuid not in uuids
+    ]
 
 
 def _is_for_itself(card: gpu_state.Gpu) -> bool:

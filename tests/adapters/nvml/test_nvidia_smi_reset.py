@@ -23,6 +23,16 @@ applications running in the system.
 """
 OLDER = "GPU 00000000:C1:00.0 is currently in use by another process.\n"
 PRIMARY = "GPU Reset couldn't run because GPU 00000000:01:00.0 is the primary GPU.\n"
+TOGETHER = (
+    "GPU Reset couldn't progress because the specified devices do not meet the reset criterion "
+    "(e.g. NVLink connected GPUs must be reset together). Please append the following device "
+    "indexes to the command line and retry.\n1\n"
+)
+UNSTABLE = """\
+Error encountered during reset of GPU 00000000:04:00.0: Unknown Error
+1 device did not complete reset successfully, and may be in an unstable state. Please reboot your
+system.
+"""
 LINKED = "The following GPUs could not be reset:\n  GPU 00000000:8B:00.0: Not Supported\n"
 
 
@@ -64,7 +74,10 @@ def test_one_that_somebody_has_open_is_in_use(program, text):
         program(text, 255).reset([UUID])
 
 
-@pytest.mark.parametrize(("text", "status"), [(PRIMARY, 3), (PRIMARY, 0), (LINKED, 255)])
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [(PRIMARY, 3), (PRIMARY, 0), (LINKED, 255), (TOGETHER, 255), (UNSTABLE, 255)],
+)
 def test_one_that_cannot_be_reset_is_refused_with_what_it_said(program, text, status):
     said = text.splitlines()[0][:30]
     with pytest.raises(errors.Rejected, match=said):
