@@ -67,6 +67,7 @@ class Node(mig_node.Node):
         self.wanting = Facts(self.library, self.simulation)
         self.events = Events(self.library)
         self.events.resume()
+        self.library.held_by(self.events.pause, self.events.resume)
         self.health = card_health.CardHealth(
             card_health.Sources(self.gpus, self.store.records, self.wanting),
             book.Kept(health_records.opened(root / "health"), self.store.boot_id),
@@ -83,7 +84,6 @@ class Node(mig_node.Node):
                 self.smi,
                 self.partitioner,
                 self.wanting,
-                self.events,
                 self.found.nodes,
                 pathlib.Path("/proc"),
             ),

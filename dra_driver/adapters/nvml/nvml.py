@@ -137,12 +137,13 @@ class Nvml:
     def closed(self, seconds: float) -> Iterator[None]:
         """Have this process without NVML for the length of the block, so that a GPU can be reset.
 
-        Those who have it open are waited for; those who want it wait, see `nvml_gate.Closed`.
+        Whoever holds it for long lets go; those who have it open are waited for; those who want it
+        wait, see `nvml_gate.Closed`.
 
         Raises:
             errors.Retryable: somebody had it open for longer than `seconds`.
         """
-        with self._gate.closed(seconds):
+        with self.released(seconds), self._gate.closed(seconds):
             yield
 
     @contextlib.contextmanager

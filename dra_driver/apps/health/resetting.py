@@ -1,6 +1,6 @@
 """A reset of GPUs, from its beginning to its end, with their locks held.
 
-Order: record (begun) → persistence mode off → events are heard no more and NVML is closed → nobody
+Order: record (begun) → persistence mode off → NVML is closed, by who listens to events too → nobody
 has the GPUs open, no claim has them → the try is counted → record (resetting) → nvidia-smi → record
 (restoring) → NVML is open again → modes are put back → the GPUs are looked at → no record. Whatever
 fails, what is ours is put back; a process that dies leaves the record, and the next one does that.
@@ -9,8 +9,7 @@ fails, what is ours is put back; a process that dies leaves the record, and the 
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import ledgers, records, resets
@@ -38,16 +37,6 @@ class Failed(errors.Retryable):
     """It was tried, and the GPUs are not well after it."""
 
 
-class Events(Protocol):
-    """Who listens to events of GPUs, with NVML open for as long; `watching.EventWatch` is one."""
-
-    def pause(self, seconds: float) -> bool:
-        """Listen no more, and hold NVML no longer, until `resume`; whether that is so in time."""
-
-    def resume(self) -> None:
-        """Listen again, once for each `pause`."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tools:
     """What a GPU is asked and reset with.
@@ -59,7 +48,6 @@ class Tools:
     smi: nvidia_smi.NvidiaSmi
     partitioner: partitioning.Partitioner
     facts: card_health.FactsSource
-    events: Events
     nodes: Callable[[str, int], Sequence[pathlib.Path]]
     proc_root: pathlib.Path
 
@@ -263,7 +251,7 @@ class Resetter:
                 except errors.Rejected as error:
                     # nvidia-smi tells whether that is in the way.
                     self._log.info("persistence mode stays on", gpu=card.gpu, reason=str(error))
-        with self._closed():
+        with self._tools.nvml.closed(CLOSE_SECONDS):
             self._refuse_holders(record)
             self._check([(card.name, card.gpu) for card in record.cards])
             for gpu in record.gpus:
@@ -279,18 +267,6 @@ class Resetter:
             record = record.at(written.Step.RESTORING)
             self._kept.resets.write(record)
         return record
-
-    @contextlib.contextmanager
-    def _closed(self) -> Iterator[None]:
-        """Have nothing of this process open that would be in the way of a reset."""
-        is_paused = self._tools.events.pause(CLOSE_SECONDS)
-        try:
-            if not is_paused:
-                raise Refused("the driver still listens to GPUs: a call of NVML does not come back")
-            with self._tools.nvml.closed(CLOSE_SECONDS):
-                yield
-        finally:
-            self._tools.events.resume()
 
     def _refuse_holders(self, record: written.Record) -> None:
         nodes = [node for card in record.cards for node in self._tools.nodes(card.gpu, card.minor)]

@@ -167,9 +167,8 @@ def test_who_listens_to_gpus_listens_again_after_it(new_patient, monkeypatch):
         gpu_event_log.tell(node.simulation, told)
         return heard
 
-    monkeypatch.setattr(node.events, "pause", watch.pause)
-    monkeypatch.setattr(node.events, "resume", watch.resume)
-    node.library.shutdown()
+    node.events.pause()
+    node.library.held_by(watch.pause, watch.resume)
     watch.start()
     try:
         polling.until(is_heard, what="an event before the reset")
