@@ -106,7 +106,7 @@ class Node(mig_node.Node):
             self.health,
             resets=on,
             is_alone=lambda: self.alone,
-            on_result=lambda gpu, result: self.results.append((gpu, result)),
+            on_result=lambda gpu, result, _message: self.results.append((gpu, result)),
             clock=lambda: self.time,
         )
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from dra_driver import errors, telemetry
+from dra_driver import errors, health_metrics, telemetry
 from dra_driver.adapters.disk import ledgers, records
 from dra_driver.adapters.nvml import nvml_reset
 from dra_driver.adapters.system import workers
@@ -25,8 +25,8 @@ _AMPERE = (8, 0)
 """From this compute capability on GPUs are reset one by one, whatever NVLink connects
 (nvidia-smi(1), `--gpu-reset`)."""
 
-OnResult = Callable[[str, str], None]
-"""Told of each reset: the UUID of the GPU, and `done`, `refused` or `failed`."""
+OnResult = Callable[[str, health_metrics.ResetResult, str], None]
+"""Told of each reset: the UUID of the GPU, what became of it, and why, for people."""
 
 
 class ClaimList(Protocol):
@@ -63,7 +63,7 @@ class Recovering:
         *,
         resets: bool,
         is_alone: Callable[[], bool],
-        on_result: OnResult = lambda _gpu, _result: None,
+        on_result: OnResult = lambda _gpu, _result, _message: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`is_alone` tells that no other instance of the driver is alive on the node."""
@@ -179,7 +179,8 @@ class Recovering:
     ) -> None:
         known = {card.gpu.uuid: card.gpu for card in self._sources.gpus.snapshot.cards}
         gpus = [known[uuid] for uuid in group]
-        result, reason = "done", None
+        result: health_metrics.ResetResult = "done"
+        reason: str | None = None
         try:
             if not self._resetter.reset(gpus):
                 self._health.changed()
@@ -190,7 +191,9 @@ class Recovering:
             result, reason = "refused", f"not reset: {error}"
         for gpu in group:
             self._not_before[gpu] = self._clock() + INTERVAL
-            self._on_result(gpu, result)
+            # What is refused again and again for one reason is no news.
+            if result != "refused" or (gpu in asking and self._told.get(gpu) != reason):
+                self._on_result(gpu, result, reason or "the GPU was reset, and is well again")
             if gpu in asking:
                 self._say(gpu, reason)
         if result != "refused":

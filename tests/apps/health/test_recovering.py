@@ -211,6 +211,8 @@ def test_a_process_that_nvml_tells_of_is_named(patient):
     assert patient.resets() == [0, 0]
     assert "gpu-0 is used by" in patient.told()
     assert "pid 4711" in patient.told()
+    patient.look()
+    # Refused for the same reason again is no news.
     assert patient.results == [(patient.uuid(0), "refused")]
     patient.end(4711)
     patient.look()
