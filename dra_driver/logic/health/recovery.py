@@ -163,8 +163,8 @@ def _reasons(card: Card, now: float) -> Iterator[str]:
         )
     if len([at for at in card.tries if now - at < WINDOW]) >= MOST_TRIES:
         yield (
-            f"it was reset {MOST_TRIES} times within an hour and needs it still, so it stays "
-            "withdrawn: reboot the node, or have the card replaced"
+            f"a reset was tried {MOST_TRIES} times within an hour and it needs one still, so it "
+            "stays withdrawn: reboot the node, or have the card replaced"
         )
 
 

@@ -163,7 +163,7 @@ def test_what_does_not_help_is_tried_twice_an_hour(patient):
         patient.look()
     uuid = patient.uuid(0)
     assert patient.results == [(uuid, "failed")] * 2
-    assert "reset 2 times within an hour and needs it still" in patient.told()
+    assert "tried 2 times within an hour and it needs one still" in patient.told()
     patient.time += 3600.0
     patient.look()
     assert len(patient.results) == 3
@@ -178,7 +178,7 @@ def test_tries_are_counted_over_restarts(patient, new_patient):
     again.time = patient.time
     again.look()
     assert again.results == []
-    assert "reset 2 times within an hour" in again.told()
+    assert "tried 2 times within an hour" in again.told()
 
 
 def test_who_holds_it_open_is_named_and_it_is_not_reset(patient):

@@ -72,7 +72,7 @@ def test_instances_of_others_are_named():
 def test_two_tries_an_hour_and_no_more():
     once, twice = (NOW - 10.0,), (NOW - 3599.0, NOW - 10.0)
     assert decided(card(A, tries=once)).due == ((A,),)
-    assert "reset 2 times within an hour" in decided(card(A, tries=twice)).waits[A]
+    assert "tried 2 times within an hour" in decided(card(A, tries=twice)).waits[A]
     assert decided(card(A, tries=(NOW - 3600.0, NOW - 10.0))).due == ((A,),)
 
 
