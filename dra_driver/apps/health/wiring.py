@@ -3,12 +3,15 @@
 from collections.abc import Callable, Collection, Iterable
 
 from dra_driver import errors
-from dra_driver.adapters.disk import files, health_records
+from dra_driver.adapters.disk import files, health_records, resets
 from dra_driver.adapters.mps import mps_domain
-from dra_driver.adapters.nvml import nvml_health
-from dra_driver.apps.health import book, card_health, watching
+from dra_driver.adapters.nvml import nvml_health, nvml_reset
+from dra_driver.apps.effects import partitioning
+from dra_driver.apps.health import book, card_health, recovering, resetting, watching
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import inventory
+from dra_driver.apps.offering import wiring as offering_wiring
+from dra_driver.apps.preparing import attempts
 from dra_driver.logic.health import conditions, meaning
 from dra_driver.model import devices, health
 
@@ -95,3 +98,41 @@ class Watched:
         except (errors.DriverError, *files.TROUBLE):
             return False
         return daemon is not None and domain.has_faulted(daemon, FAULT_SECONDS)
+
+
+def recovery(
+    on: base.Base,
+    watched: Watched,
+    offering: offering_wiring.Offering,
+    partitioner: partitioning.Partitioner,
+    source: recovering.ClaimList,
+    on_result: recovering.OnResult,
+) -> recovering.Recovering:
+    """What resets GPUs, where the settings let it; else it ends what was begun, and no more."""
+    config, hardware, gpus = on.config, on.hardware, offering.gpus
+
+    def is_alone() -> bool:
+        return offering.serves and not offering.has_others()
+
+    reader = nvml_health.HealthReader(hardware.nvml)
+    tools = resetting.Tools(
+        hardware.nvml, hardware.nvidia_smi, partitioner, reader, hardware.nodes, config.proc_root
+    )
+    begun = resets.opened(config.state / "resets")
+    kept = resetting.Kept(begun, on.records, on.books, on.locks, on.boot_id)
+    links = nvml_reset.ResetNvml(hardware.nvml)
+    return recovering.Recovering(
+        recovering.Sources(
+            attempts.node(on),
+            gpus,
+            on.records,
+            source,
+            on.books,
+            nvml_reset.ResetNvml(hardware.nvml),
+        ),
+        resetting.Resetter(tools, kept, watched.cards, is_alone=is_alone),
+        watched.cards,
+        resets=config.recovery == "reset",
+        is_alone=is_alone,
+        on_result=on_result,
+    )

@@ -82,6 +82,9 @@ class NodeAgent:
             ask=self._why_unpublished,
             health=self._health.view,
         )
+        self._recovering = health_wiring.recovery(
+            on, self._health, self._offering, effects.partitioner, source, self._telling.reset
+        )
         self._preparer = preparing.Preparer(
             here,
             attempts.store(on),
@@ -141,6 +144,7 @@ class NodeAgent:
         self._offering.publisher.start()
         telling.readiness.start()
         self._keeping.start()
+        self._recovering.start()
         self._changed()
 
     def hindrance(self) -> str | None:
@@ -152,6 +156,7 @@ class NodeAgent:
         self._stop.set()
         self._telling.readiness.stop()
         self._keeping.stop()
+        self._recovering.stop()
         self._health.stop()
         self._telling.stop_with_health()
         self._telling.health.stop()
@@ -170,11 +175,13 @@ class NodeAgent:
         """What is prepared, or what is there, may have changed."""
         self._telling.changed()
         self._health.cards.changed()
+        self._recovering.changed()
         self._offering.publisher.changed()
 
     def _health_changed(self) -> None:
         """What is wrong with GPUs has changed: it is told at once, and published soon."""
         self._telling.health_changed()
+        self._recovering.changed()
 
     def _publish_failed(self) -> None:
         self._on.metrics.publish_error()
