@@ -1,6 +1,7 @@
 """Decides again and again which GPUs are to be reset, has them reset, and says why others wait."""
 
 import dataclasses
+import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
@@ -14,12 +15,13 @@ from dra_driver.apps.offering import inventory
 from dra_driver.logic.health import recovery
 from dra_driver.logic.offering import abilities
 from dra_driver.logic.preparing import planning
-from dra_driver.model import claims, devices
+from dra_driver.model import backoff, claims, devices
 
 INTERVAL = 30.0
 """Seconds between two looks, and until a GPU is tried again that could not be reset."""
-AFTER_LIST = 60.0
-"""Seconds until all claims of the cluster are listed again for a GPU that one of them has."""
+FIRST_LIST, AFTER_LIST = 4.0, 64.0
+"""Seconds until all claims of the cluster are listed again for a GPU that one of them has: at
+first, since a claim that was just unprepared is about to be deallocated, and longest."""
 _LEAST_PAUSE = 0.5
 _AMPERE = (8, 0)
 """From this compute capability on GPUs are reset one by one, whatever NVLink connects
@@ -65,8 +67,12 @@ class Recovering:
         is_alone: Callable[[], bool],
         on_result: OnResult = lambda _gpu, _result, _message: None,
         clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """`is_alone` tells that no other instance of the driver is alive on the node."""
+        """`is_alone` tells that no other instance of the driver is alive on the node.
+
+        `chance` spreads what the API server is asked for.
+        """
         self._sources = sources
         self._resetter = resetter
         self._health = health
@@ -74,7 +80,10 @@ class Recovering:
         self._is_alone = is_alone
         self._on_result = on_result
         self._clock = clock
+        self._chance = chance
         self._not_before: dict[str, float] = {}
+        self._lists: dict[str, int] = {}
+        self._lists_again = backoff.Schedule(FIRST_LIST, AFTER_LIST)
         self._told: dict[str, str] = {}
         self._log = telemetry.logger("recovering")
         self._worker = workers.Worker("recovering", self._run)
@@ -131,8 +140,12 @@ class Recovering:
         else:
             situation = _with_claims(situation, listed, self._sources.node)
         second = recovery.decided(asking & ready, situation)
+        for gpu in first.waits:
+            self._lists.pop(gpu, None)
         for gpu in second.waits:
-            self._not_before[gpu] = now + AFTER_LIST
+            self._lists[gpu] = self._lists.get(gpu, 0) + 1
+            pause = self._lists_again.pause(self._lists[gpu], chance=self._chance())
+            self._not_before[gpu] = now + pause
         return recovery.Decision(second.due, {**first.waits, **rest, **second.waits})
 
     def _situation(self, left: Mapping[str, str]) -> recovery.Situation:
@@ -218,7 +231,8 @@ class Recovering:
             except Exception:  # noqa: BLE001 - a thread that ends would never reset a GPU again
                 self._log.exception("deciding on resets of GPUs failed unexpectedly")
             self._worker.pause(_LEAST_PAUSE)
-            self._worker.rest(INTERVAL)
+            due = [at - self._clock() for at in self._not_before.values() if at > self._clock()]
+            self._worker.rest(min([INTERVAL, *due]))
 
 
 def _why_never(gpu: devices.Gpu) -> str | None:

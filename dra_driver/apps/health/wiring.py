@@ -128,7 +128,7 @@ def recovery(
             on.records,
             source,
             on.books,
-            nvml_reset.ResetNvml(hardware.nvml),
+            links,
         ),
         resetting.Resetter(tools, kept, watched.cards, is_alone=is_alone),
         watched.cards,

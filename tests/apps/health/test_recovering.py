@@ -1,6 +1,7 @@
 """GPUs whose driver wants a reset get it once nobody can lose by it; else it is said why."""
 
 import functools
+import itertools
 import pathlib
 import subprocess
 import sys
@@ -111,10 +112,26 @@ def test_claims_are_listed_only_once_nothing_else_is_in_the_way(patient, api, mo
     patient.look()
     assert len(listed) == 1
     # A claim has it still: it is not asked again at once, whatever wakes it.
-    patient.time += recovering.AFTER_LIST / 2
+    patient.time += recovering.FIRST_LIST / 4
     patient.recovering.look()
     assert len(listed) == 1
     assert "now has: default/claim-1" in patient.told()
+
+
+def test_while_a_claim_keeps_it_claims_are_listed_ever_more_seldom(patient, api, monkeypatch):
+    listed = []
+    usual = api.concerning
+    monkeypatch.setattr(
+        api, "concerning", lambda *told: (listed.append(patient.time), usual(*told))[1]
+    )
+    api.make("gpu-0")
+    patient.ask(0)
+    for _ in range(1200):
+        patient.recovering.look()
+        patient.time += 0.5
+    pauses = [later - earlier for earlier, later in itertools.pairwise(listed)]
+    assert pauses[0] <= recovering.FIRST_LIST + 0.5
+    assert recovering.AFTER_LIST / 2 <= pauses[-1] <= recovering.AFTER_LIST + 0.5
 
 
 def test_a_damaged_record_may_be_of_a_claim_that_has_it(patient):
