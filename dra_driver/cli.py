@@ -168,23 +168,13 @@ def _fault(options: argparse.Namespace) -> int:
     from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
     from dra_driver.sim.gpus import fault, injecting  # noqa: PLC0415 - not on every node
 
-    node, slash, gpu = options.target.rpartition("/")
-    if slash:
-        kubeconfig = _kubeconfig(options.kubeconfig)
-        if kubeconfig is None:
-            raise errors.Fatal(
-                "no embedded cluster is named: have KUBECONFIG, or --kubeconfig, name the "
-                "kubeconfig that dra-driver demo --keep prints"
-            )
-        card = fault.of_cluster(kubeconfig, node, gpu)
-    else:
-        config = _settings(settings.KubeletPlugin, options)
-        if config.simulate_gpus is None:
-            raise errors.Fatal(
-                f"{options.target}: the GPUs of this node are real ones; faults are put into "
-                "simulated ones alone (--simulate-gpus, or NODE/GPU of a demo)"
-            )
-        card = fault.of_node(config.simulation, config.state, gpu)
+    # Of a setting, it is a text.
+    given = pathlib.Path(options.kubeconfig) if options.kubeconfig else None
+    card = fault.card(
+        options.target,
+        lambda: _kubeconfig(given),
+        lambda: _settings(settings.KubeletPlugin, options),
+    )
     said = injecting.inject(card, options.verb, options.value, options.instance)
     terminal.Terminal().say(f"{options.target}: {said}")
     return 0

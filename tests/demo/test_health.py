@@ -124,13 +124,14 @@ def test_faults_are_put_into_the_card_that_the_pods_have():
     ours = [command[1:] for command in commands() if command[0].endswith("dra-driver")]
     faults = [command for command in ours if command[0] == "fault"]
     assert {command[1] for command in faults} == {"hopper/gpu-0"}
-    others = [command for command in ours if command[0] not in ("fault", "demo")]
+    others = [command for command in ours if command[0] != "demo"]
     runs = {cli._parser().parse_args(command).run for command in others}
-    assert runs == {cli._status, cli._explain}
+    assert runs == {cli._fault, cli._status, cli._explain}
 
 
 def test_what_is_shown_of_a_taint_is_what_is_said_of_it():
-    taint = taints.Taint("gpu.nvidia.com/xid", "79", added="2026-11-28T10:00:00Z")
-    assert f"gpu-0: {prospects.told(taint, 'gpu.nvidia.com')}\n" in README
+    for key, value in (("xid", "79"), ("recovery", "reboot")):
+        taint = taints.Taint(f"gpu.nvidia.com/{key}", value, added="2026-11-28T10:00:00Z")
+        assert f"gpu-0: {prospects.told(taint, 'gpu.nvidia.com')}\n" in README
     awaited = prospects.awaited(taint, "gpu.nvidia.com")
     assert f"tolerate it, or {awaited}" in re.sub(r"\s+", " ", README)

@@ -1,7 +1,7 @@
 """Faults that are put into simulated GPUs from outside, as `dra-driver fault` names them.
 
 What a real driver would want done after an XID is wanted too, so that a fault stays until it is
-cleared, or the card is reset.
+cleared, or the card is reset. Not after one of an instance: that would withdraw its neighbours.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from dra_driver import errors
 from dra_driver.logic.health import xids
-from dra_driver.model import devices, health
+from dra_driver.model import devices, health, texts
 from dra_driver.sim.gpus import (
     gpu_event_log,
     gpu_faults,
@@ -20,15 +20,18 @@ from dra_driver.sim.gpus import (
     gpu_state,
 )
 
+MOST_XID = 2**31 - 1
+MOST_RECOVERY = 255
 _ACTIONS = {action.name.lower().replace("_", "-"): action.value for action in health.Recovery}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Card:
-    """One card of a directory of simulated GPUs."""
+    """One card of a directory of simulated GPUs, and the device name that it has on its node."""
 
     directory: pathlib.Path
     uuid: str
+    name: str
 
     @property
     def gpu(self) -> gpu_state.Gpu:
@@ -93,7 +96,9 @@ def _instance(card: Card, text: str) -> int:
     parsed = devices.parse_mig_device_name(text)
     for one in there:
         if text == str(one.id) or (
-            parsed is not None and (parsed.profile_id, parsed.start) == (one.profile_id, one.start)
+            parsed is not None
+            and (parsed.card, parsed.profile_id, parsed.start)
+            == (card.name, one.profile_id, one.start)
         ):
             return one.id
     known = ", ".join(f"{one.id} (profile {one.profile_id} at {one.start})" for one in there)
@@ -104,21 +109,29 @@ def _instance(card: Card, text: str) -> int:
 
 
 def _xid(card: Card, value: str, gi: int | None) -> str:
-    if not (value.isascii() and value.isdecimal() and int(value) < 2**31):
-        raise errors.Rejected(f"fault xid: {value!r} is no number, as 79 is")
-    xid = xids.of(int(value))
-    if xid.withdraws and gpu_health_state.tells_recovery(card.model):
+    number = _number(value, 1, MOST_XID)
+    if number is None:
+        wanted = f"a number from 1 to {MOST_XID}, as 79 is"
+        raise errors.Rejected(f"fault xid: {texts.quoted(value)} is not {wanted}")
+    xid = xids.of(number)
+    if xid.withdraws and gi is None and gpu_health_state.tells_recovery(card.model):
         action = health.Recovery.REBOOT if "reboot" in xid.done else health.Recovery.RESET
         card.change(recovery=max(action.value, _health(card).recovery))
     card.tell(health.EventKind.XID, xid.number, gi)
     return f"told {xid.message}" + ("" if gi is None else f" (GPU instance {gi})")
 
 
+def _number(text: str, least: int, most: int) -> int | None:
+    """None where it is no number, or another one. Python reads no text of more digits than that."""
+    is_one = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    return int(text) if is_one and least <= int(text) <= most else None
+
+
 def _recovery(card: Card, value: str, _gi: int | None) -> str:
-    number = _ACTIONS.get(value, int(value) if value.isascii() and value.isdecimal() else None)
+    number = _ACTIONS.get(value, _number(value, 0, MOST_RECOVERY))
     if number is None:
-        known = ", ".join(_ACTIONS)
-        raise errors.Rejected(f"fault recovery: {value!r} is not one of {known}, or a number")
+        known = f"{', '.join(_ACTIONS)}, or a number up to {MOST_RECOVERY}"
+        raise errors.Rejected(f"fault recovery: {texts.quoted(value)} is not one of {known}")
     if not gpu_health_state.tells_recovery(card.model):
         raise errors.Rejected(
             f"fault recovery: cards of the model {card.model.name} do not tell what they want; "
