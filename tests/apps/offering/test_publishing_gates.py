@@ -9,6 +9,7 @@ from dra_driver.model import claims
 pytestmark = pytest.mark.sampled(13)
 
 COUNTERS, SHARES, TAINTS = "DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints"
+LOST = "gpu.nvidia.com/gpu-lost"
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))
 
 
@@ -19,7 +20,7 @@ class Scene:
         self.cluster = api_cluster.Cluster(disabled_gates=frozenset(gates))
         self.machine = machine
         flags = {"mig_mode": "dynamic", "shares": "8", "share_enforcement": "None"} | flags
-        flags = {"gpus": "h100-80gb-hbm3:2"} | flags
+        flags = {"gpus": "h100-80gb-hbm3:2", "health_hold_seconds": 0} | flags
         self.plugin = plugin_process.Plugin(machine, self.cluster, **flags)
 
     def close(self):
@@ -44,6 +45,12 @@ class Scene:
             lambda: [name for name in self.devices() if name.startswith("gpu-1")] == ["gpu-1"],
             "the held device of the lost GPU alone",
         )
+        # Until then nobody is heard of that GPU, and that is told too.
+        self.plugin.wait_log("listening to GPUs", gpus=1)
+        api_cluster.wait_for(lambda: self.taints() in ([], [LOST]), lambda: f"{self.taints()}")
+
+    def taints(self):
+        return [taint["key"] for taint in self.devices()["gpu-1"].get("taints", ())]
 
     def put_wrong_and_wait_until_it_is_right(self):
         specs = self.specs()
