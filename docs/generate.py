@@ -29,7 +29,7 @@ CHART = HERE.parent / "deploy" / "helm" / "dra-driver"
 COMMANDS: Mapping[str, tuple[type[settings.Settings], str]] = {
     "kubelet-plugin": (
         settings.KubeletPlugin,
-        "One on each node. `dra-driver doctor`, `probe` and `fault` take the same ones.",
+        "One on each node; for `dra-driver doctor`, `dra-driver probe`, `dra-driver fault`, too.",
     ),
     "webhook": (webhook_settings.Webhook, "See [webhook.md](webhook.md)."),
     "controller": (controller_settings.Controller, "See [controller.md](controller.md)."),
