@@ -2,8 +2,6 @@
 
 import inspect
 import json
-import subprocess
-import sys
 import threading
 
 import pynvml
@@ -218,42 +216,6 @@ def test_each_of_two_programs_hears_it(machine, tmp_path):
         one.register()
     machine.tell(79)
     assert (machine.heard(), other.heard()) == ([79], [79])
-
-
-TELL = """
-import pathlib, sys
-from dra_driver.sim.gpus import gpu_event_log
-for number in range(50):
-    gpu_event_log.tell(pathlib.Path(sys.argv[1]), gpu_event_log.Told(sys.argv[2], 8, number))
-"""
-
-
-def test_what_several_processes_tell_is_all_heard(machine, tmp_path):
-    machine.register()
-    tellers = [
-        subprocess.Popen([sys.executable, "-c", TELL, str(tmp_path), machine.uuids[0]])
-        for _ in range(3)
-    ]
-    assert [teller.wait(timeout=60) for teller in tellers] == [0, 0, 0]
-    assert sorted(machine.heard()) == sorted([*range(50)] * 3)
-
-
-def test_a_long_history_is_cut_and_goes_on_to_be_heard(machine, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_event_log, "ROOM", 2000)
-    machine.register()
-    for number in range(200):
-        machine.tell(number)
-        assert machine.heard() == [number]
-        assert (tmp_path / gpu_event_log.FILE).stat().st_size <= 2000
-
-
-def test_of_more_than_a_set_can_hold_the_oldest_go(machine, monkeypatch):
-    monkeypatch.setattr(gpu_event_log, "WAITING", 3)
-    machine.set = machine.library.nvmlEventSetCreate()
-    machine.register()
-    for number in range(5):
-        machine.tell(number)
-    assert machine.heard() == [2, 3, 4]
 
 
 # Which cards tell what
