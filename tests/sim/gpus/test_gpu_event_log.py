@@ -93,9 +93,18 @@ def test_a_long_history_is_cut_and_goes_on_to_be_heard(log, tmp_path, monkeypatc
         log.tell(number)
         assert log.heard() == [number]
         assert (tmp_path / gpu_event_log.FILE).stat().st_size <= 2000
-    for number in range(8):
-        log.tell(number)
-    assert log.heard() == [*range(8)], "the newer half is kept"
+
+
+def test_who_has_not_read_when_it_is_cut_gets_the_newer_half(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_event_log, "ROOM", 2000)
+    sizes, told = [0, 1], 0
+    while sizes[-1] > sizes[-2]:
+        log.tell(told)
+        told += 1
+        sizes.append((tmp_path / gpu_event_log.FILE).stat().st_size)
+    heard = log.heard()
+    assert heard == [*range(told - len(heard), told)]
+    assert told / 3 < len(heard) < told
 
 
 def test_of_more_than_a_reader_can_hold_the_oldest_go(log, monkeypatch):
