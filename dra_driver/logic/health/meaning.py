@@ -86,12 +86,6 @@ def of_event(event: health.Event, spot: mig.Spot | None, policy: Policy) -> heal
 
 _EVENTS: Mapping[health.EventKind, tuple[health.Key, str, str, str]] = MappingProxyType(
     {
-        health.EventKind.DOUBLE_BIT_ECC: (
-            _Key.MEMORY,
-            "ecc",
-            taints.NO_SCHEDULE,
-            "a memory error that could not be corrected; the GPU needs a reset",
-        ),
         health.EventKind.SINGLE_BIT_ECC_STORM: (
             _Key.MEMORY,
             "ecc",

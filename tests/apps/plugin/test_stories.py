@@ -20,6 +20,7 @@ PARTITION = "gpu-0-mig-1g10gb-19-6"
 WHOLE, SHARED, PLAIN = "gpu-1", "gpu-2", "gpu-3"
 HELD = (PARTITION, WHOLE, SHARED, PLAIN)
 LOST = "gpu.nvidia.com/gpu-lost"
+DRIVER = "gpu.nvidia.com/driver"
 DRIVER_NOT_LOADED = 9
 UNKNOWN = claims.ClaimRef("default", "unknown", claims.ClaimUid("0-unknown"))
 SETTINGS = """
@@ -97,11 +98,11 @@ class Node:
         return offer if is_whole and len(offer) > 20 else None
 
     def tainted(self):
-        """The devices that are said to be lost."""
+        """The devices that are said to be lost, or to have no driver that answers."""
         return {
             name
             for name, device in self.offer().items()
-            if [taint["key"] for taint in device.get("taints") or ()] == [LOST]
+            if {LOST, DRIVER} & {taint["key"] for taint in device.get("taints") or ()}
         }
 
     def wait_offer(self, *names):

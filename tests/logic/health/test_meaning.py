@@ -173,7 +173,14 @@ def test_pods_are_evicted_for_the_reasons_that_are_set_and_only_where_a_device_i
     assert (xid(79, by=by).effect, xid(48, by=by).effect) == ("NoExecute", "NoSchedule")
 
 
-@pytest.mark.parametrize("kind", [health.EventKind.DRAM_RETIREMENT, health.EventKind(0x8000)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        health.EventKind.DOUBLE_BIT_ECC,
+        health.EventKind.DRAM_RETIREMENT,
+        health.EventKind.RECOVERY_ACTION,
+    ],
+)
 def test_events_that_a_look_explains_better_mean_nothing_by_themselves(kind):
     assert meaning.of_event(health.Event(kind, GPU), None, USUAL) is None
 
@@ -181,7 +188,6 @@ def test_events_that_a_look_explains_better_mean_nothing_by_themselves(kind):
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (health.EventKind.DOUBLE_BIT_ECC, "memory=ecc:NoSchedule"),
         (health.EventKind.SINGLE_BIT_ECC_STORM, "memory=ecc:None"),
         (health.EventKind.DRAM_RETIREMENT_FAILURE, "memory=remap-failed:NoSchedule"),
         (health.EventKind.NON_FATAL_POISON, "memory=ecc:None"),
