@@ -87,7 +87,7 @@ def test_the_kubelet_hears_of_a_gpu_that_falls_off_the_bus_and_comes_back(
 
         wait(**{"gpu-0": 1, "gpu-1": 1})
         own_machine.lose_gpus("gpu-1")
-        assert "its GPU is not there any more" in wait(**{"gpu-0": 1, "gpu-1": 2})["gpu-1"]
+        assert "the GPU is lost" in wait(**{"gpu-0": 1, "gpu-1": 2})["gpu-1"]
         own_machine.heal_gpus()
         wait(**{"gpu-0": 1, "gpu-1": 1})
 
@@ -177,7 +177,7 @@ def test_a_stop_answers_what_is_in_progress_and_leaves_slices_and_claims(
     assert not plugin.service_socket.exists()
     assert own_machine.record(ref) is not None
     assert own_machine.spec(ref) is not None
-    kept = ["claims", "gpus", "locks", "names"]
+    kept = ["claims", "gpus", "health", "locks", "names"]
     assert sorted(path.name for path in own_machine.plugin.iterdir()) == kept
 
 

@@ -93,7 +93,10 @@ def test_one_that_lacks_what_the_old_one_has_leaves_the_node_to_it_until_then(
     own_machine.heal_gpus()
     own_cluster.wait_devices("gpu-0", "gpu-1")
     assert new.log(WRITTEN) == [] != old.log(WRITTEN)
-    assert own_cluster.slices()[0]["spec"]["devices"] == before[0]["spec"]["devices"]
+    api_cluster.wait_for(
+        lambda: own_cluster.slices()[0]["spec"]["devices"] == before[0]["spec"]["devices"],
+        "what was offered before",
+    )
     broken.unlink()
     takes_over(new)
     api_cluster.wait_for(lambda: probed(NEW) == ("", ""), "ready")
