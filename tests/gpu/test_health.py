@@ -5,8 +5,11 @@ import subprocess
 import sys
 import time
 
+import api_cluster
+import plugin_process
 import pytest
 
+from dra_driver.adapters.kubelet import dra_client
 from dra_driver.adapters.nvml import nvml, nvml_events, nvml_health
 from dra_driver.model import health
 
@@ -114,6 +117,38 @@ def test_a_program_that_writes_where_it_may_not_is_heard_as_the_applications_xid
         events.close()
     for facts in nvml_health.HealthReader(adapter).facts(uuids).values():
         assert facts.recovery in {health.Recovery.NONE, None}
+
+
+def test_a_plugin_tells_an_applications_xid_and_withdraws_nothing(uuids):
+    """From a real fault to the slice and to the kubelet's stream."""
+    machine, cluster = plugin_process.Machine(), api_cluster.Cluster()
+    plugin = plugin_process.Plugin(machine, cluster, gpus=None)
+
+    def taints():
+        return {
+            (taint["key"], taint.get("value"), taint["effect"])
+            for item in cluster.slices()
+            for device in item["spec"].get("devices") or ()
+            for taint in device.get("taints") or ()
+        }
+
+    try:
+        plugin.start()
+        plugin.wait_log("listening to GPUs", gpus=len(uuids), deaf=0)
+        api_cluster.wait_for(cluster.slices, "slices")
+        assert taints() == set()
+        subprocess.run([sys.executable, "-c", PROGRAM], timeout=FAULT, check=True)
+        wanted = {("gpu.nvidia.com/xid", "31", "None")}
+        api_cluster.wait_for(lambda: taints() == wanted, lambda: str(taints()))
+        with dra_client.Client(str(plugin.service_socket)) as client:
+            told = next(client.watch_health("v1.DRAResourceHealth"))
+        assert {one.health for one in told} == {"Healthy"}
+        assert any(one.message.startswith("XID 31: a page fault") for one in told)
+        api_cluster.wait_for(lambda: taints() == set(), "no taint: no claim has it")
+    finally:
+        plugin.kill()
+        cluster.close()
+        machine.close()
 
 
 def test_what_a_look_costs(adapter, uuids, capsys):
