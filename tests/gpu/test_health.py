@@ -122,7 +122,7 @@ def test_a_program_that_writes_where_it_may_not_is_heard_as_the_applications_xid
 def test_a_plugin_tells_an_applications_xid_and_withdraws_nothing(uuids):
     """From a real fault to the slice and to the kubelet's stream."""
     machine, cluster = plugin_process.Machine(), api_cluster.Cluster()
-    plugin = plugin_process.Plugin(machine, cluster, gpus=None)
+    plugin = plugin_process.Plugin(machine, cluster, gpus=None, health_hold_seconds=5)
 
     def taints():
         return {
