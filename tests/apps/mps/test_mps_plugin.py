@@ -46,7 +46,8 @@ def process(found):
 
 def condition(cluster, ref):
     entries = (cluster.get_claim(ref).get("status") or {}).get("devices") or []
-    return [(c["status"], c["reason"]) for entry in entries for c in entry["conditions"]]
+    found = [one for entry in entries for one in entry["conditions"] if one["type"] == "Ready"]
+    return [(one["status"], one["reason"]) for one in found]
 
 
 def test_a_claim_s_daemon_is_a_pod_that_outlives_the_plugin_and_ends_with_the_claim(
