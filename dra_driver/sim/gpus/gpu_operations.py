@@ -74,7 +74,13 @@ def unload_driver(directory: pathlib.Path) -> None:
 
 
 def load_driver(directory: pathlib.Path) -> None:
-    """It is loaded again. What was open before, event sets too, is of no use any more."""
+    """It is loaded again. What was open before, event sets too, is of no use any more.
+
+    Errors are counted from 0 on (`nvml.h`: volatile counts are reset each time the driver loads).
+    """
+    with gpu_health_state.open_file(directory).edit() as health:
+        for one in health.cards.values():
+            one.uncorrectable = 0
     with gpu_state.open_file(directory).edit() as state:
         state.driver_is_loaded = True
         state.driver_loads += 1
