@@ -128,12 +128,13 @@ def test_several_bits_of_one_event_are_several_events(node):
     ]
 
 
-def test_an_event_of_an_unknown_kind_is_ignored(node, monkeypatch):
+@pytest.mark.parametrize("strange", [{"eventType": 1 << 40}, {"device": object()}])
+def test_an_event_of_an_unknown_kind_or_card_is_ignored(node, monkeypatch, strange):
     events, real = node.listen(), node.library.nvmlEventSetWait_v2
 
     def wait(event_set, milliseconds):
         event = real(event_set, milliseconds)
-        event.eventType = 1 << 40 if event.eventData == 1 else event.eventType
+        vars(event).update(strange if event.eventData == 1 else {})
         return event
 
     monkeypatch.setattr(node.library, "nvmlEventSetWait_v2", wait)
@@ -228,10 +229,12 @@ def test_a_card_that_is_not_there_is_told(node):
     assert len(events.unwatched) == 1
 
 
-def test_a_card_that_tells_nothing_of_health_is_told(node, monkeypatch):
+def test_a_card_that_tells_nothing_of_health_is_told_and_not_registered(node, monkeypatch):
     monkeypatch.setattr(
         node.library, "nvmlDeviceGetSupportedEventTypes", lambda _: PSTATE | CLOCK | SINGLE_BIT
     )
+    # A registration would have another reason here.
+    node.fail("nvmlDeviceRegisterEvents", "INVALID_ARGUMENT", None)
     assert node.listen().unwatched == dict.fromkeys(
         node.uuids, "this GPU tells no events of health: look at it with nvidia-smi -q"
     )
@@ -328,3 +331,22 @@ def test_a_set_is_closed_whatever_the_driver_says(node, function):
         node.fail(function, "UNKNOWN", None)
     events.close()
     assert node.is_closed()
+
+
+def test_a_set_is_freed_once_when_it_is_closed(node, monkeypatch):
+    freed, real = [], node.library.nvmlEventSetFree
+    monkeypatch.setattr(
+        node.library, "nvmlEventSetFree", lambda one: (freed.append(one), real(one))
+    )
+    events = node.listen()
+    assert freed == []
+    events.close()
+    assert [one.is_free for one in freed] == [True]
+
+
+def test_a_driver_that_does_not_close_is_no_error_of_who_closes_the_set(node):
+    events = node.listen()
+    node.fail("nvmlShutdown", "UNKNOWN", None)
+    events.close()
+    gpu_faults.clear(node.directory)
+    assert not node.is_closed()

@@ -136,6 +136,13 @@ def test_with_mig_mode_on_no_link_is_looked_at(new_node):
     assert node.facts().unread == {}
 
 
+def test_a_mig_mode_that_is_to_come_leaves_the_links_as_they_are(new_node):
+    node = new_node("a100-40gb-sxm4")
+    with gpu_state.open_file(node.directory).edit() as state:
+        state.gpus[0].mig_pending = True
+    assert node.facts().links_down == ()
+
+
 def test_all_cards_are_looked_at_with_nvml_opened_once_and_closed_again(new_node):
     node = new_node(H100, 3)
     opened, real = [], node.library.nvmlInitWithFlags
@@ -230,19 +237,54 @@ def test_pages_are_not_asked_for_where_rows_could_not_be_read(new_node):
     assert (found.retired_pages, found.retirement_pending) == (None, None)
 
 
-def test_a_field_that_failed_alone_is_told_for_itself(new_node, monkeypatch):
+FIELDS = ["recovery", "reset_wanted", "drain_and_reset_wanted", "links_down"]
+
+
+@pytest.mark.parametrize("fact", FIELDS)
+def test_a_field_that_failed_alone_is_told_for_itself(new_node, monkeypatch, fact):
     node = new_node(H100)
-    real = node.library.nvmlDeviceGetFieldValues
+    before, real = node.facts(), node.library.nvmlDeviceGetFieldValues
 
     def ask(handle, ids):
         values = real(handle, ids)
-        values[0].nvmlReturn = CODES["NVML_ERROR_UNKNOWN"]
+        values[FIELDS.index(fact)].nvmlReturn = CODES["NVML_ERROR_UNKNOWN"]
         return values
 
     monkeypatch.setattr(node.library, "nvmlDeviceGetFieldValues", ask)
+    unread = {fact: "NVML error 999 (Unknown Error)"}
+    assert node.facts() == dataclasses.replace(before, **{fact: None}, unread=unread)
+
+
+def test_a_card_that_has_no_link_tells_of_none(new_node, monkeypatch):
+    node, real = new_node(H100), gpu_health.HealthFunctions.nvmlDeviceGetFieldValues
+
+    def ask(handle, ids):
+        values = real(node.library, handle, ids)
+        values[FIELDS.index("links_down")].value.uiVal = 0
+        return values
+
+    monkeypatch.setattr(node.library, "nvmlDeviceGetFieldValues", ask)
+    assert node.facts().links_down is None
+
+
+def test_a_link_that_could_not_be_read_is_not_down(new_node):
+    node = new_node(H100)
+    node.is_(links_down=[5])
+    node.fail("nvmlDeviceGetNvLinkState", "UNKNOWN", times=2)
     found = node.facts()
-    assert (found.recovery, found.unread.keys()) == (None, {"recovery"})
-    assert (found.reset_wanted, found.links_down) == (False, ())
+    assert (found.links_down, found.unread.keys()) == ((5,), {"links_down"})
+
+
+def test_a_fabric_that_has_failed_says_how(new_node, monkeypatch):
+    node, real = new_node(H100), gpu_health.HealthFunctions.nvmlDeviceGetGpuFabricInfoV
+
+    def ask(handle, reference):
+        answer = real(node.library, handle, reference)
+        reference._obj.status = CODES["NVML_ERROR_TIMEOUT"]
+        return answer
+
+    monkeypatch.setattr(node.library, "nvmlDeviceGetGpuFabricInfoV", ask)
+    assert node.facts().fabric == health.Fabric(3, CODES["NVML_ERROR_TIMEOUT"], 0x1AA)
 
 
 @pytest.mark.parametrize(

@@ -113,3 +113,24 @@ def test_of_more_than_a_reader_can_hold_the_oldest_go(log, monkeypatch):
     for number in range(5):
         log.tell(number)
     assert log.heard() == [2, 3, 4]
+
+
+def test_a_line_is_heard_once_it_is_whole(log, tmp_path):
+    log.tell(1, 2)
+    path = tmp_path / gpu_event_log.FILE
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    assert log.heard() == [1]
+    with path.open("ab") as file:
+        file.write(whole[-10:])
+    assert log.heard() == [2]
+
+
+def test_a_log_that_is_shorter_than_what_was_read_is_read_from_its_start(log, tmp_path):
+    """A file that is cut may get the inode of one that was cut before."""
+    log.tell(1, 2, 3)
+    path = tmp_path / gpu_event_log.FILE
+    assert log.heard() == [1, 2, 3]
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[-1])
+    log.tell(4)
+    assert log.heard() == [4]

@@ -322,6 +322,19 @@ def test_cards_without_nvlink_have_no_state_of_one(new_card, model):
         card.ask("nvmlDeviceGetNvLinkState", 0)
 
 
+def test_links_lead_to_the_cards_at_their_other_ends_and_there_are_no_more(tmp_path):
+    card = Card(tmp_path, count=2)
+    peer = gpu_state.open_file(tmp_path).read().gpus[1]
+    with pytest.raises(card.library.NVMLError_NotSupported):
+        card.ask("nvmlDeviceGetNvLinkRemotePciInfo", 0)
+    card.link(peer.uuid)
+    found = card.ask("nvmlDeviceGetNvLinkRemotePciInfo", 0)
+    assert found.busId.lower() == f"0000{peer.pci_address}"
+    for wrong in (-1, 1):
+        with pytest.raises(card.library.NVMLError_InvalidArgument):
+            card.ask("nvmlDeviceGetNvLinkRemotePciInfo", wrong)
+
+
 def test_facts_are_those_of_their_card_alone_and_outlive_the_process(tmp_path):
     card = Card(tmp_path, count=2)
     card.is_(recovery=1)

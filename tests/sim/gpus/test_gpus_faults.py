@@ -165,6 +165,49 @@ def test_a_gpu_that_fell_off_is_lost_until_nvml_looks_again(machine, tmp_path, u
         machine.nvmlDeviceGetHandleByUUID(uuids[0])
 
 
+def test_a_gpu_is_lost_once_however_often_it_is_lost(machine, tmp_path, uuids):
+    for _ in range(2):
+        gpu_faults.lose(tmp_path, uuids[0])
+
+    written = json.loads((tmp_path / "faults.json").read_text())["faults"]
+    assert len(written) == 1
+    assert gpu_faults.lost(tmp_path) == {uuids[0]}
+    gpu_faults.bring_back(tmp_path, uuids[0])
+    assert json.loads((tmp_path / "faults.json").read_text()) == {"faults": []}
+
+
+OTHERS = [
+    {"function": "nvmlDeviceGetName", "error": LOST, "times": None},
+    {"function": None, "error": LOST, "times": 3},
+    {"function": None, "error": UNKNOWN, "times": None},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_gpu_of_which_something_works_is_not_lost_and_keeps_its_fault(
+    machine, tmp_path, uuids, other
+):
+    gpu_faults.inject(tmp_path, uuid=uuids[0], **other)
+    before = (tmp_path / "faults.json").read_text()
+
+    assert gpu_faults.lost(tmp_path) == frozenset()
+    gpu_faults.bring_back(tmp_path, uuids[0])
+    assert (tmp_path / "faults.json").read_text() == before
+
+
+def test_who_is_brought_back_leaves_the_others_where_they_are(machine, tmp_path, uuids):
+    first, second = uuids
+    gpu_faults.remove(tmp_path, first, second)
+    gpu_faults.remove(tmp_path, first)
+    gpu_faults.lose(tmp_path, second)
+    gpu_faults.bring_back(tmp_path, first)
+
+    written = json.loads((tmp_path / "faults.json").read_text())["faults"]
+    assert written[0] == {"absent": [second]}
+    assert len(written) == 2
+    assert gpu_faults.lost(tmp_path) == {second}
+
+
 def test_faults_can_be_written_by_hand(machine, tmp_path, uuids):
     faults = [
         {"function": "nvmlDeviceGetName", "uuid": uuids[0], "error": 15, "times": None},
