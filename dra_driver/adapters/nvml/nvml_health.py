@@ -120,7 +120,8 @@ def _facts(library: Any, uuid: devices.GpuUuid) -> health.Facts:
             raise
         if error.value in nvml_codes.GPU_IS_GONE | {nvml_codes.Code.NOT_FOUND}:
             return health.Facts(is_lost=True)
-        return health.Facts(unread={_HANDLE: nvml_codes.describe(error)})
+        wants_reset = True if error.value == nvml_codes.Code.RESET_REQUIRED else None
+        return health.Facts(reset_wanted=wants_reset, unread={_HANDLE: nvml_codes.describe(error)})
     return read(library, handle)
 
 
@@ -133,6 +134,7 @@ def _read(asked: _Asked) -> health.Facts:
     reasons = asked.ask("thermal_slowdown", "nvmlDeviceGetCurrentClocksEventReasons")
     ecc = asked.ask("uncorrectable_ecc", "nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
     reset_wanted = _bool(fields.get(_RESET_STATUS))
+    fabric = _fabric(asked)
     facts = {
         "retired_pages": _retired(asked) if retires else None,
         "retirement_pending": _bool(
@@ -141,8 +143,8 @@ def _read(asked: _Asked) -> health.Facts:
             else None
         ),
         "temperature": asked.ask("temperature", "nvmlDeviceGetTemperature", _CHIP),
-        "fabric": _fabric(asked),
-        "links_down": _links_down(asked, fields.get(_LINK_COUNT)),
+        "fabric": fabric,
+        "links_down": _links_down(asked, fields.get(_LINK_COUNT), has_fabric=fabric is not None),
     }
     return health.Facts(
         recovery=fields.get(_RECOVERY_ACTION),
@@ -163,6 +165,9 @@ def _fields(asked: _Asked) -> Mapping[int, int]:
     """The fields that the card has, in one question; each has a return code of its own."""
     values = asked.ask("recovery", "nvmlDeviceGetFieldValues", list(_FIELDS))
     found = {}
+    if "recovery" in asked.unread:
+        # Without their count nothing is known of links either.
+        asked.unread["links_down"] = asked.unread["recovery"]
     for value in () if values is None else values:
         if value.nvmlReturn:
             asked.failed(_FIELDS[value.fieldId], asked.library.NVMLError(value.nvmlReturn))
@@ -188,15 +193,19 @@ def _fabric(asked: _Asked) -> health.Fabric | None:
     return health.Fabric(info.state, info.status, info.healthMask)
 
 
-def _links_down(asked: _Asked, count: int | None) -> tuple[int, ...] | None:
-    """None also with MIG mode on, which leaves nobody an NVLink to use."""
+def _links_down(asked: _Asked, count: int | None, *, has_fabric: bool) -> tuple[int, ...] | None:
+    """None also with MIG mode on, which leaves nobody an NVLink to use; and where no link is up.
+
+    Of a card in no fabric that says that it has no bridge, as most PCIe cards have none.
+    """
     if not count:
         return None
     modes = asked.ask("links_down", "nvmlDeviceGetMigMode")
     if modes is not None and modes[0]:
         return None
     states = [asked.ask("links_down", "nvmlDeviceGetNvLinkState", link) for link in range(count)]
-    return tuple(link for link, state in enumerate(states) if state == _INACTIVE)
+    down = tuple(link for link, state in enumerate(states) if state == _INACTIVE)
+    return None if len(down) == count and not has_fabric else down
 
 
 def _bool(value: int | None) -> bool | None:

@@ -160,7 +160,11 @@ def of_facts(gpu: devices.GpuUuid, facts: health.Facts, policy: Policy) -> Seen:
             *_fabric(facts),
         )
     )
-    unknown = frozenset(_FIELDS[field] for field in facts.unread if field in _FIELDS)
+    if "is_lost" in facts.unread:
+        # A GPU that is not even found: whatever it had, it may have still.
+        unknown = _ALL
+    else:
+        unknown = frozenset(_FIELDS[field] for field in facts.unread if field in _FIELDS)
     return Seen(found, unknown | {_Key.UNMONITORED}, _is_recovered(facts))
 
 

@@ -143,6 +143,27 @@ def test_a_mig_mode_that_is_to_come_leaves_the_links_as_they_are(new_node):
     assert node.facts().links_down == ()
 
 
+def test_a_card_in_no_fabric_whose_links_are_all_down_has_no_bridge(new_node):
+    bridgeless = new_node("a100-40gb-sxm4")
+    bridgeless.is_(links_down=list(range(12)))
+    assert bridgeless.facts().links_down is None
+    bridgeless.is_(links_down=list(range(11)))
+    assert bridgeless.facts().links_down == tuple(range(11))
+
+
+def test_links_of_a_card_in_a_fabric_are_told_also_where_all_are_down(new_node):
+    node = new_node(H100)
+    node.is_(links_down=list(range(18)))
+    assert node.facts().links_down == tuple(range(18))
+
+
+def test_a_gpu_that_cannot_be_found_for_want_of_a_reset_wants_one(new_node):
+    node = new_node(H100)
+    node.fail("nvmlDeviceGetHandleByUUID", "RESET_REQUIRED")
+    found = node.facts()
+    assert (found.reset_wanted, found.unread.keys()) == (True, {"is_lost"})
+
+
 def test_all_cards_are_looked_at_with_nvml_opened_once_and_closed_again(new_node):
     node = new_node(H100, 3)
     opened, real = [], node.library.nvmlInitWithFlags
@@ -221,7 +242,8 @@ def test_what_could_not_be_read_is_told_with_nvmls_words_and_costs_no_other_fact
     node.fail(function, "UNKNOWN", times=1)
     found = node.facts()
     assert found.unread[UNREAD[function]] == "NVML error 999 (Unknown Error)"
-    assert len(found.unread) == 1
+    others = {"links_down"} if UNREAD[function] == "recovery" else set()
+    assert found.unread.keys() == {UNREAD[function]} | others
     left = COMMON.keys() - set(OF_FUNCTIONS.get(function, ("", ()))[1])
     assert {name: getattr(found, name) for name in left} == {
         name: getattr(before, name) for name in left

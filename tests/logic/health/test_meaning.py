@@ -199,3 +199,14 @@ def test_other_events_last_until_the_card_is_recovered(kind, told):
     found = meaning.of_event(health.Event(kind, GPU), None, USUAL)
     assert f"{found.key}={found.value}:{found.effect}" == told
     assert found.lasts is health.Lasts.UNTIL_RECOVERED
+
+
+def test_of_a_gpu_that_cannot_even_be_found_nothing_is_known_to_be_gone():
+    seen = meaning.of_facts(GPU, health.Facts(unread={"is_lost": "Unknown Error"}), USUAL)
+    assert seen == meaning.Seen((), frozenset(health.Key), None)
+
+
+def test_a_fact_that_could_not_be_read_leaves_what_is_known_of_the_others():
+    seen = meaning.of_facts(GPU, health.Facts(recovery=0, unread={"fabric": "x"}), USUAL)
+    unknown = frozenset({health.Key.FABRIC, health.Key.UNMONITORED})
+    assert seen == meaning.Seen((), unknown, is_recovered=True)
