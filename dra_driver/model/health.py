@@ -237,7 +237,8 @@ class Condition:
     `since` is when it was found first (RFC 3339, UTC, seconds): the time of the taint. `claims` are
     the UIDs of claims that had the device when it happened. `away` is since when the cause is gone
     (seconds of the monotonic clock), None while it is there; `hold` is for how many seconds it has
-    to stay away, and `returns` how often it came back before it had.
+    to stay away, and `returns` how often it came back before it had. `before_boot`: it was found
+    before the node was booted, and not since.
     """
 
     finding: Finding
@@ -246,3 +247,4 @@ class Condition:
     away: float | None = None
     hold: float = 0.0
     returns: int = 0
+    before_boot: bool = False

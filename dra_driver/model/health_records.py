@@ -41,6 +41,7 @@ class Condition(_Frozen):
     away: float | None = None
     hold: float
     returns: int
+    before_boot: bool = False
 
 
 class Record(_Frozen):
@@ -77,6 +78,7 @@ def written(condition: health.Condition) -> Condition:
         away=condition.away,
         hold=condition.hold,
         returns=condition.returns,
+        before_boot=condition.before_boot,
     )
 
 
@@ -103,7 +105,9 @@ def read(gpu: str, one: Condition) -> health.Condition:
         one.fault,
         one.only_claims,
     )
-    return health.Condition(finding, one.since, one.claims, one.away, one.hold, one.returns)
+    return health.Condition(
+        finding, one.since, one.claims, one.away, one.hold, one.returns, one.before_boot
+    )
 
 
 def encode(record: Record) -> str:

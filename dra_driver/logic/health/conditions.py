@@ -151,18 +151,26 @@ def rebooted(state: State) -> State:
     The first look that does not find it ends it; its time stays if it does.
     """
     kept = (
-        dataclasses.replace(one, away=None, hold=0.0, returns=0)
+        dataclasses.replace(one, away=None, hold=0.0, returns=0, before_boot=True)
         for one in state.conditions
         if one.finding.lasts is health.Lasts.WHILE_SEEN
     )
     return State(tuple(kept))
 
 
-def next_end(state: State) -> float | None:
-    """When the next condition may end, in seconds of the monotonic clock; None: nobody knows."""
-    return min(
-        (one.away + one.hold for one in state.conditions if one.away is not None), default=None
-    )
+def replaced(state: State) -> State:
+    """The GPU has not come back with a boot of the node: what was found before says nothing."""
+    kept = tuple(one for one in state.conditions if not one.before_boot)
+    return dataclasses.replace(state, conditions=kept)
+
+
+def next_end(state: State, after: float) -> float | None:
+    """When the next condition may end, in seconds of the monotonic clock; None: nobody knows.
+
+    What might have ended until `after`, and did not, waits for a look that tells of its GPU.
+    """
+    ends = (one.away + one.hold for one in state.conditions if one.away is not None)
+    return min((end for end in ends if end > after), default=None)
 
 
 def grave_first(listed: Iterable[health.Condition]) -> list[health.Condition]:
@@ -254,6 +262,7 @@ def _again(
         away=None,
         hold=held(hold, returns),
         returns=returns,
+        before_boot=False,
     )
 
 

@@ -58,8 +58,14 @@ class Item:
 
 
 def needs_reboot(one: health.Condition) -> bool:
-    """Whether what is wrong goes with a reboot of the node, and with nothing less."""
+    """Whether what is wrong goes with a reboot of the node, and with nothing less.
+
+    Of what was there before a boot that is not known until it is found again: whoever reboots
+    nodes by it would not come to an end.
+    """
     finding = one.finding
+    if one.before_boot:
+        return False
     if finding.key is health.Key.RECOVERY:
         return finding.value == "reboot"
     is_bus = finding.key is health.Key.XID and finding.fault is health.Fault.BUS
@@ -67,10 +73,13 @@ def needs_reboot(one: health.Condition) -> bool:
 
 
 def of_node(view: conditions.View, node: events.About, places: Places) -> Iterator[Item]:
-    """What the node is told. What an application did is told to its claim alone."""
+    """What the node is told. What an application did is told to its claim alone.
+
+    What was there before a boot is told if it is found again.
+    """
     for one in conditions.grave_first(view.conditions):
         finding = one.finding
-        if finding.only_claims or finding.fault is health.Fault.APPLICATION:
+        if finding.only_claims or finding.fault is health.Fault.APPLICATION or one.before_boot:
             continue
         name = places.get((finding.gpu, finding.spot))
         card = places.get((finding.gpu, None), finding.gpu)

@@ -62,13 +62,14 @@ class Decision:
 
 
 def wanted(view: conditions.View) -> frozenset[devices.GpuUuid]:
-    """The GPUs whose driver asks for a reset, and has not taken it back."""
+    """The GPUs whose driver asks for a reset, in this boot, and has not taken it back."""
     return frozenset(
         one.finding.gpu
         for one in view.conditions
         if one.finding.key is health.Key.RECOVERY
         and one.finding.value in _ASKING
         and one.away is None
+        and not one.before_boot
     )
 
 

@@ -65,7 +65,7 @@ def test_it_goes_when_it_has_stayed_away_for_its_hold():
     card = Card()
     card.look(HOT, 0)
     assert card.look(FINE, 10) == {"thermal=slowdown"}
-    assert conditions.next_end(card.state) == 40
+    assert conditions.next_end(card.state, 39.9) == 40
     assert card.look(FINE, 39) == {"thermal=slowdown"}
     assert card.look(FINE, 40) == set()
 
@@ -209,6 +209,31 @@ def test_a_condition_of_the_card_is_of_all_its_devices_and_of_no_others():
     view = conditions.View(card.state.conditions)
     assert view.of(devices.Offer(gpu)) == view.of(part) == card.state.conditions
     assert view.of(devices.Offer(mig_cards.gpu(mig_cards.T4))) == ()
+
+
+def test_what_should_have_ended_and_was_not_looked_at_is_not_waited_for_again():
+    card = Card()
+    card.look(dataclasses.replace(HOT, recovery=1), 0)
+    card.look(RESET, 5)
+    card.look(FINE, 10)
+    assert [conditions.next_end(card.state, after) for after in (0, 34, 35, 40)] == [
+        35,
+        35,
+        40,
+        None,
+    ]
+
+
+def test_what_was_there_before_a_boot_says_so_until_it_is_found_again():
+    card = Card()
+    card.look(HOT, 0)
+    state = conditions.rebooted(card.state)
+    assert conditions.replaced(card.state) == card.state
+    assert not conditions.replaced(state).conditions
+    again = Card(state)
+    again.look(HOT, 1)
+    assert conditions.replaced(again.state) == again.state
+    assert again.only.since == "t0"
 
 
 def test_the_gravest_is_told_first():

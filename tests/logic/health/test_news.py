@@ -84,6 +84,12 @@ def test_that_the_node_is_to_be_rebooted_has_a_reason_of_its_own(one):
     assert "reboot" in message
 
 
+def test_what_was_there_before_the_boot_is_told_once_it_is_found_again():
+    one = xid(79)
+    assert of_node(dataclasses.replace(one, before_boot=True)) == []
+    assert [told[0] for told in of_node(one)] == ["GpuNeedsReboot"]
+
+
 @pytest.mark.parametrize("one", [xid(48), xid(32), looked(recovery=1), xid(79, effect="None")])
 def test_what_needs_less_than_a_reboot_does_not(one):
     assert not news.needs_reboot(one)

@@ -1,5 +1,7 @@
 """The condition of a Node that tells of a reboot that a GPU needs."""
 
+import dataclasses
+
 import pytest
 
 from dra_driver.logic.health import conditions, meaning, node_condition
@@ -49,6 +51,11 @@ def test_it_is_false_otherwise(listed):
         "reason": "NoGpuNeedsReboot",
         "message": "no GPU needs a reboot of the node",
     }
+
+
+def test_what_was_there_before_the_boot_needs_no_other_one_until_it_is_found_again():
+    view = conditions.View((dataclasses.replace(xid(79), before_boot=True),))
+    assert node_condition.wanted(KIND, view, PLACES)["status"] == "False"
 
 
 def test_a_message_has_room_in_a_condition():
