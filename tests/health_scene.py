@@ -49,7 +49,7 @@ class Scene:
         self.may_write = True
         self.start("boot-1")
 
-    def start(self, boot):
+    def start(self, boot, *, load=True):
         """The driver starts, or starts again, in a boot of the node."""
         self.boot = boot
         self.health = card_health.CardHealth(
@@ -67,7 +67,8 @@ class Scene:
             ),
             clock=self.clock,
         )
-        self.health.book.load()
+        if load:
+            self.health.book.load()
 
     def facts(self, gpus):
         """See `card_health.FactsSource`."""
@@ -102,8 +103,8 @@ class Scene:
         """All GPUs are seen."""
         self.inventory.snapshot = inventory.Snapshot(self.cards)
 
-    def claim(self, uid, number=0):
-        """A claim has a whole GPU."""
+    def claim(self, uid, number=0, *, mps=()):
+        """A claim has a whole GPU, in MPS domains."""
         name = f"gpu-{number}"
         device = prepared.PreparedDevice(requests=("r",), pool="n", device=name, cdi_ids=())
         self.claims.write(
@@ -114,6 +115,11 @@ class Scene:
                 phase=prepared.Phase.COMPLETED,
                 boot_id=self.boot,
                 devices=(device,),
+                sharing=prepared.Sharing(
+                    mps=tuple(
+                        prepared.MpsUse(domain=one, keys=(name,), devices=(name,)) for one in mps
+                    )
+                ),
                 gpus={name: self.gpus[number].uuid},
             )
         )

@@ -16,6 +16,8 @@ from dra_driver.model import health_records as written
 
 PACE = 0.5
 """Seconds between two changes of what is published, at least."""
+TOLD_AGAIN = 60.0
+"""Seconds between two log lines about a disk that keeps refusing."""
 _MOST_RESETS = 8
 
 
@@ -40,7 +42,7 @@ class Book:
     """States of GPUs by UUID. For threads that hold its `guard` while they read and change them.
 
     `view` is what counts now. `settled` is the same for those who publish it: it changes at most
-    every `PACE` seconds.
+    every `PACE` seconds. `is_loaded`: what was known before the last stop is in it.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Book:
         self.guard = threading.RLock()
         self.view = conditions.View()
         self.settled = conditions.View()
+        self.is_loaded = False
         self._kept = kept
         self._listeners = listeners
         self._clock = clock
@@ -58,6 +61,7 @@ class Book:
         self._loads: dict[str, str] = {}
         self._notes: dict[str, str] = {}
         self._settled_at = float("-inf")
+        self._complained: dict[str, float] = {}
         self._log = telemetry.logger("health")
 
     def load(self) -> None:
@@ -78,6 +82,7 @@ class Book:
                 self._states[gpu] = state if is_same else conditions.rebooted(state)
                 self._resets[gpu] = record.resets if is_same else ()
                 self._loads[gpu] = record.load if is_same else ""
+            self.is_loaded = True
             self.settle()
 
     @property
@@ -109,7 +114,7 @@ class Book:
                     try:
                         self._write(gpu)
                     except files.TROUBLE as error:
-                        self._log.error("health is not kept", gpu=gpu, reason=str(error))
+                        self._complain(gpu, str(error))
         listed = tuple(
             _noted(one, self._notes.get(gpu, ""))
             for gpu, state in sorted(self._states.items())
@@ -126,9 +131,9 @@ class Book:
         """Whether what is published has to follow yet."""
         return _visible(self.settled.conditions) != _visible(self.view.conditions)
 
-    def next_end(self) -> float | None:
+    def next_end(self, after: float) -> float | None:
         """When a condition may end, see `conditions.next_end`."""
-        ends = [conditions.next_end(state) for state in self._states.values()]
+        ends = [conditions.next_end(state, after) for state in self._states.values()]
         return min((end for end in ends if end is not None), default=None)
 
     def note(self, gpu: str, text: str) -> None:
@@ -159,6 +164,13 @@ class Book:
         load = self._loads.get(gpu, "")
         self._kept.store.write(_record(gpu, boot_id, state, resets, load))
         self._saved[gpu] = state, load
+
+    def _complain(self, gpu: str, reason: str) -> None:
+        """Say that the disk refuses, once in a while: each event tries it anew."""
+        at = self._clock().seconds
+        if at - self._complained.get(gpu, float("-inf")) >= TOLD_AGAIN:
+            self._complained[gpu] = at
+            self._log.error("health is not kept", gpu=gpu, reason=reason)
 
     def _publish(self, pace: float) -> None:
         """Let what is published follow, unless that was but a moment ago."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.disk import records
+from dra_driver.adapters.disk import files, records
 from dra_driver.adapters.system import workers
 from dra_driver.apps.health import book
 from dra_driver.apps.offering import inventory
 from dra_driver.logic.health import attributing, conditions, meaning
-from dra_driver.model import devices, health, prepared
+from dra_driver.model import devices, health, prepared, taints
 
 SOON = 0.3
 """Seconds after an event until the GPUs are looked at: what belongs together comes together."""
@@ -80,7 +80,8 @@ class CardHealth:
         self._on_event = on_event
         self._clock = clock
         self._waiting: dict[health.Event, None] = {}
-        self._unwatched: Mapping[devices.GpuUuid, str] = {}
+        self._unwatched: Mapping[devices.GpuUuid, str] | None = None
+        self._known: Mapping[str, prepared.Record] = {}
         self._thought_of: inventory.Snapshot | None = None
         self._look_at = float("-inf")
         self._log = telemetry.logger("health")
@@ -129,8 +130,10 @@ class CardHealth:
         """
         snapshot = self._sources.gpus.snapshot
         with self._guard:
-            is_news, self._thought_of = snapshot is not self._thought_of, snapshot
+            # What is on disk comes first: what is put before that would replace it.
+            is_news = self.book.is_loaded and snapshot is not self._thought_of
             if is_news:
+                self._thought_of = snapshot
                 self._take_in(self._absent(snapshot))
                 self.book.settle(at_once=True)
         if is_news:
@@ -143,18 +146,27 @@ class CardHealth:
             self.book.put(gpu, conditions.recovered(self.book.state(gpu), self._clock()))
             self.book.settle()
         self._look_soon()
+        self._thinker.wake()
 
     def look(self) -> None:
         """Look at the GPUs now, and think about what is seen."""
-        seen, load = self._seen(), self._sources.load()
+        snapshot = self._sources.gpus.snapshot
+        seen, load = self._seen(snapshot), self._sources.load()
         with self._guard:
             if load:
                 self.book.loaded(load)
             self._take_in(seen)
+            if _is_whole(snapshot):
+                for gpu in self.book.gpus - seen.keys():
+                    self.book.put(gpu, conditions.replaced(self.book.state(gpu)))
             for gpu in self.book.gpus:
                 state, is_seen = self.book.state(gpu), gpu in seen
                 self.book.put(gpu, conditions.lapsed(state, self._clock(), looked=is_seen))
             self.book.settle()
+            is_behind = self.book.is_behind
+        if is_behind:
+            # It is the thinker that lets what is published follow.
+            self._thinker.wake()
 
     def _take_in(self, seen: Mapping[devices.GpuUuid, meaning.Seen]) -> None:
         at, hold = self._clock(), self._policy.hold
@@ -163,36 +175,58 @@ class CardHealth:
 
     def think(self) -> None:
         """Take in what has been heard, and what has become of claims."""
-        known = self._sources.claims.contents().records
+        live = self._live_claims()
         with self._guard:
             events, self._waiting = self._waiting, {}
             at = self._clock()
             for event in events:
-                self._happened(event, known, at)
-            for gpu in {*self.book.gpus, *self._unwatched}:
-                state = conditions.ended(self._listened(gpu, at), known.keys(), at)
+                self._hear(event, at)
+            for gpu in {*self.book.gpus, *(self._unwatched or ())}:
+                state = self._listened(gpu, at)
+                if live is not None:
+                    state = conditions.ended(state, live, at)
                 self.book.put(gpu, conditions.lapsed(state, at, looked=False))
             self.book.settle()
         if events:
             self._look_soon()
+
+    def _live_claims(self) -> Collection[str] | None:
+        """The UIDs of claims that have not ended; None where the disk does not tell.
+
+        What was known of them last counts for events then: those are told all the same.
+        """
+        try:
+            found = self._sources.claims.contents()
+        except files.TROUBLE as error:
+            self._log.info("it is not known which claims have ended", reason=str(error))
+            return None
+        self._known = found.records
+        return {*found.records, *found.damaged}
 
     def _look_soon(self) -> None:
         with self._guard:
             self._look_at = min(self._look_at, self._clock().seconds + SOON)
         self._looker.wake()
 
-    def _happened(
-        self, event: health.Event, known: Mapping[str, prepared.Record], at: conditions.Now
-    ) -> None:
+    def _hear(self, event: health.Event, at: conditions.Now) -> None:
+        """Think about one event; whatever becomes of that, the others are thought about."""
+        try:
+            self._happened(event, at)
+        except Exception:  # noqa: BLE001 - another GPU may have told something worse
+            self._log.exception("an event of a GPU is lost", gpu=event.gpu, kind=event.kind.name)
+
+    def _happened(self, event: health.Event, at: conditions.Now) -> None:
         cards = {card.gpu.uuid: card.gpu for card in self._sources.gpus.snapshot.cards}
-        blamed = attributing.of(event, cards.get(event.gpu), known.values(), self._sources.faulted)
+        blamed = attributing.of(
+            event, cards.get(event.gpu), self._known.values(), self._sources.faulted
+        )
         if blamed is None:
             self._log.info("event of an instance that is gone", gpu=event.gpu, instance=event.gi)
             return
         finding = meaning.of_event(event, blamed.spot, self._policy)
         if finding is None:
             return
-        if blamed.by_daemon:
+        if blamed.by_daemon and finding.effect == taints.NONE:
             finding = dataclasses.replace(finding, only_claims=True)
         state, hold = self.book.state(event.gpu), self._policy.hold
         self.book.put(event.gpu, conditions.found(state, finding, at, hold, claims=blamed.claims))
@@ -200,14 +234,15 @@ class CardHealth:
     def _listened(self, gpu: str, at: conditions.Now) -> conditions.State:
         """The state of a GPU, with whether somebody listens to it."""
         state, uuid = self.book.state(gpu), devices.GpuUuid(gpu)
+        if self._unwatched is None:
+            return state
         if uuid in self._unwatched:
             finding = meaning.unmonitored(uuid, self._unwatched[uuid], self._policy)
             return conditions.found(state, finding, at, self._policy.hold)
         return conditions.gone(state, health.Key.UNMONITORED, at)
 
-    def _seen(self) -> Mapping[devices.GpuUuid, meaning.Seen]:
+    def _seen(self, snapshot: inventory.Snapshot) -> Mapping[devices.GpuUuid, meaning.Seen]:
         """What a look at every GPU says that is there, or was."""
-        snapshot = self._sources.gpus.snapshot
         there = [card.gpu.uuid for card in snapshot.cards]
         facts: Mapping[devices.GpuUuid, health.Facts] = {}
         try:
@@ -246,11 +281,18 @@ class CardHealth:
             if wait > 0:
                 self._looker.rest(wait)
                 continue
+            begun = self._clock().seconds
             try:
                 self.look()
             except Exception:  # noqa: BLE001 - a thread that ends would see nothing ever again
                 self._log.exception("looking at the health of GPUs failed unexpectedly")
             with self._guard:
-                end = self.book.next_end()
+                end = self.book.next_end(begun)
                 self._look_at = self._look_at if end is None else min(self._look_at, end)
             self._looker.pause(_LEAST_PAUSE)
+
+
+def _is_whole(snapshot: inventory.Snapshot) -> bool:
+    """Whether a GPU that is not in it is not there."""
+    in_doubt = snapshot.problem or snapshot.failures or snapshot.doubts or snapshot.nameless
+    return bool(snapshot.cards) and not in_doubt

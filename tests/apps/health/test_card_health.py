@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dra_driver.adapters.disk import health_records
 from dra_driver.apps.health import book, card_health
 from dra_driver.apps.offering import inventory
+from dra_driver.logic.health import recovery
 from dra_driver.model import devices, health
 
 RESET = dataclasses.replace(FINE, recovery=1)
@@ -61,6 +62,38 @@ def test_a_boot_clears_what_the_hardware_does_not_repeat(scene):
     scene.facts_of[scene.gpus[0].uuid] = FINE
     scene.start("boot-3")
     assert scene.look() == set()
+
+
+def test_a_card_that_was_exchanged_before_a_boot_is_forgotten_once_the_others_are_seen(scene):
+    scene.facts_of[scene.gpus[1].uuid] = dataclasses.replace(FINE, recovery=2)
+    assert scene.look() == {"gpu-1 recovery=reboot"}
+    scene.start("boot-2")
+    scene.inventory.snapshot = inventory.Snapshot(scene.cards[:1], failures=("does not answer",))
+    assert scene.look() == {"gpu-1 recovery=reboot"}
+    scene.inventory.snapshot = inventory.Snapshot(problem="the driver is not loaded yet")
+    assert scene.look() == {"gpu-1 recovery=reboot"}
+    scene.inventory.snapshot = inventory.Snapshot(scene.cards[:1])
+    assert scene.look() == set()
+
+
+def test_a_card_that_is_away_without_a_boot_is_not_forgotten(scene):
+    scene.facts_of[scene.gpus[1].uuid] = RESET
+    scene.look()
+    scene.start("boot-1")
+    scene.inventory.snapshot = inventory.Snapshot(scene.cards[:1])
+    assert scene.look(1000) == {"gpu-1 recovery=reset"}
+
+
+def test_that_something_was_there_before_a_boot_is_known_until_it_is_found_again(scene):
+    scene.facts_of[scene.gpus[0].uuid] = RESET
+    scene.look()
+    scene.start("boot-2")
+    scene.start("boot-2")
+    assert [one.before_boot for one in scene.health.view.conditions] == [True]
+    assert not recovery.wanted(scene.health.view)
+    scene.look()
+    assert [one.before_boot for one in scene.health.view.conditions] == [False]
+    assert recovery.wanted(scene.health.view) == {scene.gpus[0].uuid}
 
 
 def test_a_clock_whose_date_jumps_neither_lifts_nor_keeps_a_taint(scene):
@@ -114,6 +147,19 @@ def test_a_gpu_that_nobody_listens_to_is_said_so_until_somebody_does(scene):
     scene.clock.go(30)
     scene.health.think()
     assert scene.said() == set()
+
+
+def test_that_nobody_has_listened_yet_after_a_start_is_not_that_somebody_does(scene):
+    uuid = scene.gpus[0].uuid
+    scene.health.unwatched({uuid: "Not Supported"})
+    scene.health.think()
+    scene.start("boot-1")
+    scene.health.think()
+    scene.clock.go(1000)
+    scene.health.unwatched({uuid: "Not Supported"})
+    scene.health.think()
+    [one] = scene.health.view.conditions
+    assert (one.returns, one.since) == (0, "2026-11-30T10:00:00Z")
 
 
 def test_an_application_xid_goes_with_the_claim_that_had_the_card(scene):
