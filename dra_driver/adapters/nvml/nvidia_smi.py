@@ -118,7 +118,7 @@ class NvidiaSmi:
         if done.returncode == 0 and len(_RESET.findall(text)) >= len(gpu_uuids):
             return
         told = f"{doing}: {PROGRAM} ended with {done.returncode} and said: {_said(text)}"
-        if _IN_USE.search(text):
+        if _IN_USE.search(text) and not _RESET.search(text):
             raise nvml_errors.InUse(told)
         if done.returncode == nvml_codes.Code.GPU_IS_LOST:
             raise nvml_errors.GpuGone(f"{told}: reboot the node")

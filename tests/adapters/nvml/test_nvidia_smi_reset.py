@@ -74,6 +74,11 @@ def test_one_that_somebody_has_open_is_in_use(program, text):
         program(text, 255).reset([UUID])
 
 
+def test_where_one_of_two_was_reset_something_was_done(program):
+    with pytest.raises(errors.Rejected, match="ended with 255"):
+        program(DONE + IN_USE, 255).reset([UUID, OTHER])
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [(PRIMARY, 3), (PRIMARY, 0), (LINKED, 255), (TOGETHER, 255), (UNSTABLE, 255)],
