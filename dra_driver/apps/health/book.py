@@ -158,6 +158,16 @@ class Book:
             self._resets[gpu] = times[-_MOST_RESETS:]
             self._write(gpu)
 
+    def take_back_reset(self, gpu: str) -> None:
+        """The reset that was noted last was not made.
+
+        Raises:
+            One of `files.TROUBLE`: the disk refuses; after a restart it counts.
+        """
+        with self.guard:
+            self._resets[gpu] = self._resets.get(gpu, ())[:-1]
+            self._write(gpu)
+
     def _write(self, gpu: str) -> None:
         state = self.state(gpu)
         boot_id, resets = self._kept.boot_id, self._resets.get(gpu, ())

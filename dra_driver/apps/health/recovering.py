@@ -18,7 +18,10 @@ from dra_driver.logic.preparing import planning
 from dra_driver.model import backoff, claims, devices
 
 INTERVAL = 30.0
-"""Seconds between two looks, and until a GPU is tried again that could not be reset."""
+"""Seconds between two looks, and until a GPU is tried again that could not be reset, at first."""
+AFTER_REFUSALS = 300.0
+"""As `INTERVAL`, at last: each try closes NVML for the whole node, and what has a GPU open may do
+so for ever."""
 FIRST_LIST, AFTER_LIST = 4.0, 64.0
 """Seconds until all claims of the cluster are listed again for a GPU that one of them has: at
 first, since a claim that was just unprepared is about to be deallocated, and longest."""
@@ -83,6 +86,8 @@ class Recovering:
         self._chance = chance
         self._not_before: dict[str, float] = {}
         self._lists: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
+        self._tries_again = backoff.Schedule(INTERVAL, AFTER_REFUSALS)
         self._lists_again = backoff.Schedule(FIRST_LIST, AFTER_LIST)
         self._told: dict[str, str] = {}
         self._log = telemetry.logger("recovering")
@@ -104,6 +109,9 @@ class Recovering:
         """Put in order what was cut short, and reset what is to be reset now."""
         left = self._resetter.finish()
         asking = recovery.wanted(self._health.view) if self._resets else frozenset()
+        for counts in (self._lists, self._refusals):
+            for gpu in counts.keys() - asking:
+                del counts[gpu]
         decision = self._decided(asking, left) if asking else recovery.Decision()
         waits = {**left, **decision.waits}
         at_once = {gpu for group in decision.due for gpu in group}
@@ -203,7 +211,9 @@ class Recovering:
         except errors.DriverError as error:
             result, reason = "refused", f"not reset: {error}"
         for gpu in group:
-            self._not_before[gpu] = self._clock() + INTERVAL
+            self._refusals[gpu] = self._refusals.get(gpu, 0) + 1 if result == "refused" else 0
+            pause = self._tries_again.pause(self._refusals[gpu], chance=self._chance())
+            self._not_before[gpu] = self._clock() + pause
             # What is refused again and again for one reason is no news.
             if result != "refused" or (gpu in asking and self._told.get(gpu) != reason):
                 self._on_result(gpu, result, reason or "the GPU was reset, and is well again")

@@ -99,6 +99,8 @@ class Resetter:
             self._check([(gpu.name, gpu.uuid) for gpu in gpus])
             if not self._is_wanted([gpu.uuid for gpu in gpus]):
                 return False
+            # Without the program nothing is begun, and no try is counted.
+            self._tools.smi.traces(gpus[0].uuid)
             record = self._begun(gpus)
             self._kept.resets.write(record)
             try:
@@ -138,8 +140,15 @@ class Resetter:
         return left
 
     def _conclude_told(self, record: written.Record) -> None:
-        """As `_conclude`, of a reset whose own error is the one that counts."""
+        """As `_conclude`, of a reset whose own error is the one that counts.
+
+        While nvidia-smi is at work still, as it could not be ended, the card is not touched: that
+        could hang with the locks held. The record stays, and `finish` goes on with it.
+        """
         try:
+            begun = self._kept.resets.get(record.key)
+            if begun is not None and begun.step is written.Step.RESETTING:
+                self._refuse_resets(begun)
             self._conclude(record)
         except errors.DriverError as error:
             self._log.error(
@@ -162,7 +171,8 @@ class Resetter:
             self._log.warning(
                 "a reset was cut short; put in order", gpus=list(record.gpus), step=record.step
             )
-            if record.step is not written.Step.BEGUN:
+            # Whether it was done is known from this step on; a card tells more by the next look.
+            if record.step is written.Step.RESTORING:
                 with contextlib.suppress(Failed):
                     self._verify(record)
 
@@ -261,12 +271,19 @@ class Resetter:
             try:
                 self._tools.smi.reset(record.gpus)
             except nvml_errors.InUse as error:
+                self._take_back(record)
                 raise Refused(f"{error}. {_FIND_THEM}") from error
             except errors.DriverError as error:
                 raise Failed(str(error)) from error
             record = record.at(written.Step.RESTORING)
             self._kept.resets.write(record)
         return record
+
+    def _take_back(self, record: written.Record) -> None:
+        """Nothing was done, so it was no try; where the disk refuses it counts as one."""
+        with contextlib.suppress(errors.DriverError):
+            for gpu in record.gpus:
+                self._health.book.take_back_reset(gpu)
 
     def _refuse_holders(self, record: written.Record) -> None:
         nodes = [node for card in record.cards for node in self._tools.nodes(card.gpu, card.minor)]

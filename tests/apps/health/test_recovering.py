@@ -236,6 +236,26 @@ def test_a_process_that_nvml_tells_of_is_named(patient):
     assert patient.resets() == [1, 0]
 
 
+def test_while_a_card_is_held_open_it_is_tried_ever_more_seldom(patient, monkeypatch):
+    tried = []
+    usual = patient.resetter.reset
+    monkeypatch.setattr(
+        patient.resetter, "reset", lambda gpus: (tried.append(patient.time), usual(gpus))[1]
+    )
+    patient.occupy(4711)
+    patient.ask(0)
+    for _ in range(1200):
+        patient.recovering.look()
+        patient.time += 1.0
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert pauses[0] <= recovering.INTERVAL + 1.0
+    assert recovering.AFTER_REFUSALS / 2 <= pauses[-1] <= recovering.AFTER_REFUSALS + 1.0
+    patient.end(4711)
+    patient.time += recovering.AFTER_REFUSALS
+    patient.look()
+    assert patient.resets() == [1, 0]
+
+
 def test_before_ampere_cards_that_nvlink_connects_are_reset_together(new_patient, api):
     node = new_patient("v100-16gb-sxm2:3")
     node.link(0, 1)
