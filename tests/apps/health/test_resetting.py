@@ -161,14 +161,32 @@ def test_a_card_that_a_claim_is_being_prepared_on_is_left_alone(patient):
     assert patient.resets() == [0, 0]
 
 
-def test_a_claim_that_came_meanwhile_is_in_time(patient, api):
+def test_a_claim_that_came_meanwhile_is_in_time(patient, api, monkeypatch):
     """It was decided on a list in which it was not."""
     patient.ask(0)
     ref = api.make("gpu-0")
     patient.prepare(ref)
+    # Nothing is begun for that, and NVML is not closed.
+    monkeypatch.setattr(patient.begun, "write", lambda record: pytest.fail(f"{record} begun"))
     with pytest.raises(resetting.Refused, match="claims have devices of it: default/claim-1"):
         patient.resetter.reset([gpu(patient)])
     assert patient.resets() == [0, 0]
+
+
+def test_what_is_found_when_nvml_is_closed_already_is_in_time(patient, monkeypatch):
+    """As by another instance of the driver, which has started meanwhile."""
+
+    def comes(_root, _nodes):
+        (patient.root / "claims" / "uid-7.json").write_text("{")
+        return []
+
+    monkeypatch.setattr(file_holders, "pids", comes)
+    patient.ask(0)
+    with pytest.raises(resetting.Refused, match="what claims uid-7 have is not known"):
+        patient.resetter.reset([gpu(patient)])
+    assert patient.resets() == [0, 0]
+    assert patient.health.book.resets(patient.uuid(0)) == ()
+    assert patient.is_over()
 
 
 def test_a_prepare_waits_for_the_reset_and_goes_on(patient, api, monkeypatch):
