@@ -9,8 +9,10 @@ import api_cluster
 import plugin_process
 import pytest
 
-from dra_driver.adapters.system import processes
-from dra_driver.sim.gpus import gpu_health_state, gpu_state, host_gpu_reset
+from dra_driver.adapters.system import file_holders, processes
+from dra_driver.sim.gpus import gpu_clients, gpu_health_state, gpu_state, host_gpu_reset
+
+PROC = pathlib.Path("/proc")
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -35,11 +37,12 @@ def tainted(cluster):
     }
 
 
-def end_programs(machine):
-    """Those that a plugin has begun and that outlive it; here no container ends with it."""
-    known = processes.Processes(pathlib.Path("/proc"))
-    for pid in known.running("--gpu-reset", machine.uuid("gpu-0")):
-        os.kill(pid, signal.SIGKILL)
+def at_work(machine):
+    """The nvidia-smi that has the card and resets it; here no container ends with its plugin."""
+    uuid = machine.uuid("gpu-0")
+    node = gpu_clients.file(machine.simulation, uuid)
+    begun = processes.Processes(PROC).running("--gpu-reset", uuid)
+    return [pid for pid in file_holders.pids(PROC, [node]) if pid in begun]
 
 
 @contextlib.contextmanager
@@ -87,14 +90,13 @@ def test_a_plugin_that_is_killed_during_a_reset_is_followed_by_one_that_ends_it(
     with running(machine, cluster) as plugin:
         host_gpu_reset.inject(machine.simulation, host_gpu_reset.Fault(hangs=True))
         want(machine)
-        api_cluster.wait_for(
-            lambda: any("resetting" in path.read_text() for path in folder.glob("*.json")),
-            "a reset at work",
-        )
+        api_cluster.wait_for(lambda: at_work(machine), "a reset at work")
         assert tainted(cluster) == {("gpu-0", "recovery", "reset")}
     assert resets(machine) == {"gpu-0": 0, "gpu-1": 0}
     host_gpu_reset.inject(machine.simulation, host_gpu_reset.Fault())
-    end_programs(machine)
+    [program] = at_work(machine)
+    os.kill(program, signal.SIGKILL)
+    api_cluster.wait_for(lambda: not at_work(machine), "the end of nvidia-smi")
     with running(machine, cluster) as plugin:
         plugin.wait_log("a reset was cut short; put in order")
         plugin.wait_log("GPU was reset", gpus=[machine.uuid("gpu-0")])

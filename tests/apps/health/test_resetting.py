@@ -189,6 +189,24 @@ def test_what_is_found_when_nvml_is_closed_already_is_in_time(patient, monkeypat
     assert patient.is_over()
 
 
+def test_another_instance_of_the_driver_that_has_started_meanwhile_is_seen(patient):
+    patient.ask(0)
+    patient.alone = False
+    with pytest.raises(resetting.Refused, match="another instance of the driver is alive"):
+        patient.resetter.reset([gpu(patient)])
+    assert patient.resets() == [0, 0]
+
+
+def test_an_instance_that_was_made_since_the_last_look_is_not_destroyed(patient):
+    seen = gpu(patient)
+    made = patient.foreign("1g.10gb", 0)
+    patient.ask(0)
+    with pytest.raises(resetting.Refused, match=f"would be destroyed: {made.id} at 0:1"):
+        patient.resetter.reset([seen])
+    assert patient.resets() == [0, 0]
+    assert patient.is_over()
+
+
 def test_a_prepare_waits_for_the_reset_and_goes_on(patient, api, monkeypatch):
     patient.ask(0)
     ref, other = api.make("gpu-0"), api.make("gpu-1")
