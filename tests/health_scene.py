@@ -33,10 +33,13 @@ class Clock:
 class Scene:
     """The health of a node, whose threads are not started: a test says when they think and look."""
 
-    def __init__(self, directory, *, spec="h100-80gb-hbm3:2", policy=None):
+    def __init__(
+        self, directory, *, spec="h100-80gb-hbm3:2", policy=None, clock=None, interval=10.0
+    ):
         self.directory = directory
         self.policy = policy or meaning.Policy()
-        self.clock = Clock()
+        self.clock, self.interval = clock or Clock(), interval
+        self.looks = 0
         self.gpus = mig_cards.node(spec)
         self.cards = tuple(mig_cards.dynamic(spec))
         self.inventory = types.SimpleNamespace(snapshot=inventory.Snapshot(self.cards))
@@ -60,7 +63,7 @@ class Scene:
                 health_records.opened(self.directory / "health"), boot, lambda: self.may_write
             ),
             self.policy,
-            interval=10.0,
+            interval=self.interval,
             listeners=book.Listeners(
                 lambda: self.told.append(self.said()),
                 lambda: self.published.append(self.said(self.health.settled)),
@@ -72,6 +75,7 @@ class Scene:
 
     def facts(self, gpus):
         """See `card_health.FactsSource`."""
+        self.looks += 1
         if self.problem is not None:
             raise errors.Retryable(self.problem)
         return {gpu: self.facts_of[gpu] for gpu in gpus}

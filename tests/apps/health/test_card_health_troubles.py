@@ -3,6 +3,7 @@
 import dataclasses
 
 import disk_faults
+import polling
 import pytest
 from health_scene import FINE, XID, Scene
 from structlog import testing
@@ -82,6 +83,41 @@ def test_gpus_that_are_seen_before_the_disk_is_read_replace_nothing_there(scene)
     scene.health.book.load()
     scene.health.changed()
     assert scene.said() == {"gpu-0 xid=79", "gpu-0 gpu-lost="}
+
+
+def test_that_a_gpu_is_away_is_published_at_once_though_something_else_was_but_now(scene):
+    scene.xid(63)
+    scene.lose(1)
+    scene.health.changed()
+    assert scene.published[-1] == {"gpu-0 xid=63", "gpu-1 gpu-lost="}
+
+
+def test_a_load_of_the_driver_that_was_not_known_before_says_nothing(scene):
+    scene.facts_of[scene.gpus[0].uuid] = health.Facts()
+    scene.load = ""
+    scene.xid(48)
+    scene.look()
+    scene.start("boot-1")
+    scene.load = "1"
+    scene.look()
+    assert scene.look(1000) == {"gpu-0 xid=48"}
+
+
+def test_the_threads_follow_an_event_and_its_end_without_waiting_for_their_interval(tmp_path):
+    scene = Scene(tmp_path, policy=meaning.Policy(hold=0.2), clock=card_health.now, interval=1e6)
+    uuid = scene.gpus[0].uuid
+    scene.health.start()
+    try:
+        polling.until(lambda: scene.looks, what="a first look")
+        scene.facts_of[uuid] = RESET
+        scene.health.heard(health.Event(XID, uuid, 63))
+        both = {"gpu-0 xid=63", "gpu-0 recovery=reset"}
+        polling.until(lambda: scene.said(scene.health.settled) == both, what="what the look finds")
+        scene.facts_of[uuid] = FINE
+        scene.health.was_reset(uuid)
+        polling.until(lambda: not scene.health.settled.conditions, what="the end of the hold")
+    finally:
+        scene.health.stop()
 
 
 def test_what_a_look_finds_right_after_an_event_is_published_without_another_one(scene):

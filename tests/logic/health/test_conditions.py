@@ -211,6 +211,34 @@ def test_a_condition_of_the_card_is_of_all_its_devices_and_of_no_others():
     assert view.of(devices.Offer(mig_cards.gpu(mig_cards.T4))) == ()
 
 
+def test_a_hold_begins_anew_when_the_driver_wants_something_done_again():
+    card = Card()
+    card.xid(48, 0)
+    card.look(FINE, 1)
+    card.look(RESET, 20)
+    assert "xid=48" in card.look(FINE, 40)
+    assert "xid=48" in card.look(FINE, 69)
+    assert "xid=48" not in card.look(FINE, 70)
+
+
+def test_of_more_than_can_be_kept_the_gravest_stay_however_old_others_are():
+    card = Card()
+    for number in [13, 31, *range(1000, 1000 + conditions.MOST)]:
+        card.xid(number, number)
+    assert card.told() == {f"xid={number}" for number in range(1000, 1000 + conditions.MOST)}
+
+
+def test_what_has_ended_is_remembered_of_so_many_things_the_latest():
+    card, most = Card(), conditions.MOST_REMEMBERED
+    for number in range(most + 9):
+        card.xid(1000 + number, number)
+        card.look(FINE, number)
+        card.look(FINE, number + HOLD)
+    assert len(card.state.left) == most
+    card.xid(1000, most + 100)
+    assert card.only.returns == 0
+
+
 def test_what_should_have_ended_and_was_not_looked_at_is_not_waited_for_again():
     card = Card()
     card.look(dataclasses.replace(HOT, recovery=1), 0)
