@@ -162,6 +162,7 @@ def test_a_gpu_that_is_lost_and_still_listed_is_told_and_the_others_are_heard(no
     api_cluster.wait_for(lambda: set(node.deaf[-1]) == {node.wanted[1]}, "the lost one is told")
     assert "GPU is lost" in node.deaf[-1][node.wanted[1]]
     node.wait_heard(31)
+    assert not any(node.wanted[0] in deaf for deaf in node.deaf)
 
 
 def test_nvml_is_not_held_where_no_gpu_can_be_listened_to(tmp_path):

@@ -1,5 +1,6 @@
 """When a new order of partitions is published."""
 
+import dataclasses
 import threading
 import types
 
@@ -8,7 +9,9 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.apps.offering import offers
+from dra_driver.logic.health import conditions, meaning
 from dra_driver.logic.offering import publishing
+from dra_driver.model import health
 from dra_driver.sim.gpus import gpu_operations
 
 SPLIT = publishing.Form(publishing.Layout.SPLIT)
@@ -16,7 +19,7 @@ PLAIN = publishing.Form(publishing.Layout.PLAIN)
 
 
 class Scene:
-    def __init__(self, node, seconds):
+    def __init__(self, node, seconds, **options):
         self.node, self.now, self.reminded = node, 1000.0, []
         self.offers = offers.Offers(
             node.gpus,
@@ -25,6 +28,7 @@ class Scene:
             policy="adaptive",
             seconds=seconds,
             later=lambda: self.reminded.append(self.now),
+            **options,
         )
         self.published = []
 
@@ -181,3 +185,22 @@ def test_records_that_cannot_be_read_at_all_are_no_reason_to_publish_less(scene,
     monkeypatch.setattr(node.store.records, "contents", gone)
     with pytest.raises(errors.Retryable, match="the records of claims cannot be read: claims"):
         made.publish()
+
+
+def published_well(node):
+    scene = Scene(node, 0)
+    scene.publish()
+    return scene.published
+
+
+def test_while_a_record_cannot_be_read_nothing_that_is_sick_is_left_out_either(node, api):
+    gpu = node.gpus.snapshot.cards[0].gpu.uuid
+    finding = meaning.lost(gpu, meaning.Policy())
+    sick = conditions.View((health.Condition(finding, "2026-11-30T10:00:00Z"),))
+    scene = Scene(node, 0, health=lambda: sick)
+    untainted = dataclasses.replace(SPLIT, taints=False)
+    scene.published = published_well(node)
+    (node.root / "claims" / "uid-1.json").write_text("damaged")
+    assert "gpu-0" in scene.publish(untainted)
+    (node.root / "claims" / "uid-1.json").unlink()
+    assert "gpu-0" not in scene.publish(untainted)
