@@ -1,9 +1,6 @@
 """One reset: what is done before and after it, and what becomes of one that fails."""
 
 import collections
-import pathlib
-import subprocess
-import sys
 import threading
 import types
 
@@ -11,11 +8,10 @@ import polling
 import pytest
 
 from dra_driver import errors
-from dra_driver.adapters.nvml import nvidia_smi, nvml_gate
+from dra_driver.adapters.nvml import nvml_gate
 from dra_driver.adapters.system import file_holders, patience
 from dra_driver.apps.health import resetting, watching
 from dra_driver.model import health
-from dra_driver.model import resets as written
 from dra_driver.sim.gpus import (
     gpu_clients,
     gpu_event_log,
@@ -56,52 +52,6 @@ def test_what_hangs_is_ended_and_said_and_tried_once_more(new_patient):
     again.look()
     assert again.resets() == [1, 0]
     assert len(again.health.book.resets(again.uuid(0))) == 2
-
-
-def test_a_card_whose_reset_cannot_be_ended_is_not_touched_until_it_has(patient, monkeypatch):
-    """A process that hangs in the driver outlives its signals."""
-    words = patient.smi.traces(patient.uuid(0))
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()", *words], stdin=subprocess.PIPE
-    ) as program:
-
-        def hang(_gpus):
-            raise nvidia_smi.Hung("it did not end within 60 s")
-
-        monkeypatch.setattr(patient.smi, "reset", hang)
-        patient.ask(0)
-        patient.look()
-        assert patient.results == [(patient.uuid(0), "failed")]
-        assert patient.persistence() == [False, True]
-        patient.look()
-        assert f"it is still at work: {_name(program.pid)} (pid {program.pid})" in patient.told()
-        assert patient.persistence() == [False, True]
-        program.stdin.close()
-    monkeypatch.undo()
-    patient.look()
-    assert patient.resets() == [1, 0]
-    assert patient.is_over()
-
-
-def _name(pid):
-    return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-
-
-def test_only_a_reset_that_is_known_to_be_done_counts_as_one(patient, monkeypatch):
-    told = []
-    monkeypatch.setattr(patient.health, "was_reset", told.append)
-    uuid = patient.uuid(0)
-    card = written.Card(gpu=uuid, name="gpu-0", minor=0, locks=("gpu-0",))
-    for step in (written.Step.BEGUN, written.Step.RESETTING):
-        patient.begun.write(written.Record(boot_id=patient.store.boot_id, step=step, cards=(card,)))
-        patient.look()
-        assert patient.is_over()
-        assert told == []
-    patient.begun.write(
-        written.Record(boot_id=patient.store.boot_id, step=written.Step.RESTORING, cards=(card,))
-    )
-    patient.look()
-    assert told == [uuid]
 
 
 def test_what_fails_is_said_in_the_words_of_the_program(patient):
@@ -362,16 +312,6 @@ def test_a_try_that_cannot_be_counted_is_not_made(patient, monkeypatch):
     patient.look()
     assert patient.resets() == [0, 0]
     assert patient.is_over()
-
-
-def test_a_damaged_file_of_a_reset_is_kept_aside_and_holds_up_nothing(patient):
-    (patient.root / "resets").mkdir(exist_ok=True)
-    path = patient.root / "resets" / f"{patient.uuid(0)}.json"
-    path.write_text("{")
-    patient.ask(0)
-    patient.look()
-    assert patient.resets() == [1, 0]
-    assert [one.name for one in path.parent.iterdir()] == [f"{path.name}.damaged-0"]
 
 
 def test_what_it_waits_for_is_said_in_the_message_of_its_condition_alone(patient):

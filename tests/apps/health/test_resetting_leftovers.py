@@ -1,0 +1,85 @@
+"""What resets have left that were cut short, or could not be ended: it is put in order first."""
+
+import pathlib
+import subprocess
+import sys
+
+from dra_driver.adapters.nvml import nvidia_smi
+from dra_driver.model import resets as written
+from dra_driver.sim.gpus import gpu_state
+
+
+def begun(node, step, *, boot=None, **modes):
+    """What a driver has left that died at this step of a reset."""
+    card = written.Card(gpu=node.uuid(0), name="gpu-0", minor=0, locks=("gpu-0",), **modes)
+    boot = boot or node.store.boot_id
+    node.begun.write(written.Record(boot_id=boot, step=step, cards=(card,)))
+
+
+def test_only_a_reset_that_is_known_to_be_done_counts_as_one(patient, monkeypatch):
+    told = []
+    monkeypatch.setattr(patient.health, "was_reset", told.append)
+    for step in (written.Step.BEGUN, written.Step.RESETTING):
+        begun(patient, step)
+        patient.look()
+        assert patient.is_over()
+        assert told == []
+    begun(patient, written.Step.RESTORING)
+    patient.look()
+    assert told == [patient.uuid(0)]
+
+
+def test_a_mode_is_not_put_back_under_a_claim_that_has_come(patient, api):
+    patient.prepare(api.make("gpu-0"))
+    begun(patient, written.Step.RESTORING, mig=True)
+    patient.look()
+    assert not patient.card().mig_enabled
+    assert patient.is_over()
+
+
+def test_of_another_boot_nothing_is_put_back(patient):
+    with gpu_state.open_file(patient.simulation).edit() as state:
+        state.gpus[0].persistence_mode = False
+    begun(patient, written.Step.RESTORING, boot="boot-0", persistence=True)
+    patient.look()
+    assert patient.persistence() == [False, True]
+    assert patient.begun.contents().records == {}
+
+
+def test_a_card_whose_reset_cannot_be_ended_is_not_touched_until_it_has(patient, monkeypatch):
+    """A process that hangs in the driver outlives its signals."""
+    words = patient.smi.traces(patient.uuid(0))
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", *words], stdin=subprocess.PIPE
+    ) as program:
+
+        def hang(_gpus):
+            raise nvidia_smi.Hung("it did not end within 60 s")
+
+        monkeypatch.setattr(patient.smi, "reset", hang)
+        patient.ask(0)
+        patient.look()
+        assert patient.results == [(patient.uuid(0), "failed")]
+        assert patient.persistence() == [False, True]
+        patient.look()
+        assert f"it is still at work: {_name(program.pid)} (pid {program.pid})" in patient.told()
+        assert patient.persistence() == [False, True]
+        program.stdin.close()
+    monkeypatch.undo()
+    patient.look()
+    assert patient.resets() == [1, 0]
+    assert patient.is_over()
+
+
+def _name(pid):
+    return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+
+
+def test_a_damaged_file_of_a_reset_is_kept_aside_and_holds_up_nothing(patient):
+    (patient.root / "resets").mkdir(exist_ok=True)
+    path = patient.root / "resets" / f"{patient.uuid(0)}.json"
+    path.write_text("{")
+    patient.ask(0)
+    patient.look()
+    assert patient.resets() == [1, 0]
+    assert [one.name for one in path.parent.iterdir()] == [f"{path.name}.damaged-0"]
