@@ -99,7 +99,9 @@ class Announcer:
                 claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
             )
             self._tell_health(known)
-            self._gpu_health.tell(known)
+            # What is told meanwhile is told before this looks, or after: nothing falls between.
+            with self._reporting:
+                self._gpu_health.tell(known)
 
     def told(self, record: prepared.Record) -> reports.Told:
         """What there is to tell of a claim's devices, whatever is wrong with them."""
@@ -135,8 +137,7 @@ class Announcer:
             self._tell_health(self.known())
 
     def _gone(self, record: prepared.Record, gone: gpu_health.Gone) -> None:
-        with self._reporting:
-            self._report(record, effect.troubles(self._effects, record, anew=False), gone)
+        self._report(record, effect.troubles(self._effects, record, anew=False), gone)
 
     def _report(
         self,
@@ -145,12 +146,13 @@ class Announcer:
         gone: gpu_health.Gone,
         served: claims.Json | None = None,
     ) -> None:
+        """For one thread at a time: the holder of `_reporting`."""
         found = reports.of_record(
             record,
             troubles,
             gone,
             told=self.told(record),
-            health=gpu_health.reported(record, self._health()),
+            health=self._gpu_health.now_told(record, gone),
         )
         self._statuses.report(record.ref, found, served)
 

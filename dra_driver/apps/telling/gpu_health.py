@@ -11,6 +11,8 @@ from dra_driver.model import prepared
 
 Gone = Mapping[str, str]
 """Why devices of a claim cannot be used, by name: their GPU is gone or does not answer."""
+Healths = Mapping[str, device_status.Health]
+"""How devices of a claim are, by name."""
 LOST = (
     "its GPU is not there any more, or does not answer: look at the node's kernel log (dmesg | "
     "grep -i xid)"
@@ -33,37 +35,46 @@ class GpuHealth:
         And of each whose GPUs have become better or worse, as `health` tells.
         """
         self._health = health
-        self._reported: dict[str, Mapping[str, device_status.Health]] = {}
         self._gpus = gpus
         self._on_change = on_change
         self._log = telemetry.logger("gpu-health")
-        self._told: dict[str, Gone] = {}
+        self._gone: dict[str, Gone] = {}
+        self._told: dict[str, tuple[Gone, Healths]] = {}
 
     def gone(self, record: prepared.Record) -> Gone:
         """What is wrong with the GPUs of a claim now."""
         return _of(record, self._troubles([record]))
 
     def tell(self, known: Iterable[prepared.Record]) -> None:
-        """Have it told of which claims that has changed since the last time.
+        """Have it told of which claims that has changed since it was told last.
 
-        A claim that is new is told of by whoever prepared it, unless something is wrong.
+        A claim that is new is told of by whoever prepared it, unless its GPU is gone.
         """
         completed = [one for one in known if one.phase is prepared.Phase.COMPLETED]
-        before, troubles = self._told, self._troubles(completed)
-        self._told = {record.uid: _of(record, troubles) for record in completed}
-        view, healths = self._health(), self._reported
-        self._reported = {record.uid: reported(record, view) for record in completed}
+        troubles, view = self._troubles(completed), self._health()
+        now = {one.uid: (_of(one, troubles), reported(one, view)) for one in completed}
+        told, self._told = self._told, dict(now)
+        was, self._gone = self._gone, {uid: gone for uid, (gone, _) in now.items()}
         for record in completed:
-            gone, was = self._told[record.uid], before.get(record.uid, {})
-            now = self._reported[record.uid]
-            if gone == was and now == healths.get(record.uid, now):
-                continue
-            if gone.keys() - was.keys():
-                devices = sorted(gone)
-                self._log.error("GPU of a claim is gone", claim=str(record.ref), devices=devices)
-            elif was and not gone:
-                self._log.info("GPU of a claim is back", claim=str(record.ref))
-            self._on_change(record, gone)
+            gone, healths = now[record.uid]
+            self._log_change(record, was.get(record.uid, {}), gone)
+            if (gone, healths) != told.get(record.uid, ({}, healths)):
+                self._on_change(record, gone)
+
+    def now_told(self, record: prepared.Record, gone: Gone) -> Healths:
+        """How the devices of a claim are, by name: that is being told of it now, and `gone` is.
+
+        What differs from it later on is a change.
+        """
+        found = reported(record, self._health())
+        self._told[record.uid] = gone, found
+        return found
+
+    def _log_change(self, record: prepared.Record, was: Gone, gone: Gone) -> None:
+        if gone.keys() - was.keys():
+            self._log.error("GPU of a claim is gone", claim=str(record.ref), devices=sorted(gone))
+        elif was and not gone:
+            self._log.info("GPU of a claim is back", claim=str(record.ref))
 
     def _troubles(self, known: Iterable[prepared.Record]) -> Gone:
         """What is wrong with any device."""
@@ -73,7 +84,7 @@ class GpuHealth:
         return {name: seen.problem or LOST for name, trouble in found.items() if trouble}
 
 
-def reported(record: prepared.Record, view: conditions.View) -> Mapping[str, device_status.Health]:
+def reported(record: prepared.Record, view: conditions.View) -> Healths:
     """How the devices of a claim are, by name."""
     hit = view.of_claim(record.uid)
     return {

@@ -1,7 +1,9 @@
 """What the kubelet is told of devices of GPUs that are not well, and of claims that were hit."""
 
+import dataclasses
 import queue
 
+import api_cluster
 import mig_node
 import pytest
 
@@ -89,3 +91,98 @@ def test_a_device_that_a_claim_has_is_told_of_though_its_card_is_gone(scene_on, 
     node.gpus.look()
     wrong, _ = scene_on.tell(condition(scene_on.finding(BROKEN)))
     assert wrong[mig_node.FIRST].startswith(f"{BROKEN}; its GPU is not there any more")
+
+
+def test_of_a_card_that_is_gone_it_is_told_why_where_that_is_known(scene_on, node, lose):
+    lose(0)
+    node.gpus.look()
+    lost = dataclasses.replace(scene_on.finding("the GPU is lost"), key=health.Key.GPU_LOST)
+    wrong, _ = scene_on.tell(condition(lost))
+    assert wrong.keys() == node.gpus.snapshot.lost.keys()
+    assert set(wrong.values()) == {"the GPU is lost"}
+
+
+def test_what_a_claim_has_of_a_card_that_was_not_seen_since_a_restart_is_told_of(
+    node, new_node, api, lose, scene
+):
+    node.prepare(api.make(mig_node.FIRST))
+    lose(0)
+    made = Scene(new_node(), scene.writer)
+    assert mig_node.FIRST not in {**made.node.gpus.snapshot.lost, **made.node.gpus.snapshot.offered}
+    gone = health.Finding(
+        node.uuid(), health.Key.GPU_LOST, "", taints.NO_SCHEDULE, "the GPU is lost"
+    )
+    made.announcer.start()
+    try:
+        wrong, _ = made.tell(condition(gone))
+    finally:
+        made.announcer.stop()
+    assert wrong == {mig_node.FIRST: "the GPU is lost"}
+
+
+# The claims of such devices
+
+
+@pytest.fixture
+def claim_on(scene_on, node, scene, served):
+    """A claim of the API that is prepared, and how its device is told to be."""
+    ref = served.claim(mig_node.FIRST)
+    node.api.allocate(ref, mig_node.FIRST)
+    node.prepare(ref)
+
+    def healthy():
+        [entry] = scene.entries(ref) or [{"conditions": []}]
+        return [
+            (one["status"], one["reason"])
+            for one in entry["conditions"]
+            if one["type"] == "Healthy"
+        ]
+
+    [record] = scene_on.announcer.known()
+    return record, healthy
+
+
+@pytest.mark.parametrize("is_sick_first", [False, True], ids=["falls ill", "gets well"])
+def test_what_changes_right_after_a_claim_was_told_is_told_too(scene_on, claim_on, is_sick_first):
+    record, healthy = claim_on
+    sick = (condition(scene_on.finding(BROKEN)),)
+    before, after = (sick, ()) if is_sick_first else ((), sick)
+    scene_on.view = conditions.View(before)
+    scene_on.announcer.tell_prepared(record)
+    scene_on.tell(*after)
+    wanted = [("False", "Xid95")] if after else [("True", "Well")]
+    api_cluster.wait_for(lambda: healthy() == wanted, lambda: f"{wanted}; there is {healthy()}")
+
+
+@pytest.mark.parametrize(
+    ("is_here", "is_hit", "wanted"),
+    [
+        (True, False, ("False", "Xid95")),
+        (False, False, ("True", "Well")),
+        (False, True, ("True", "Xid95")),
+    ],
+    ids=["its partition", "another partition", "its daemon"],
+)
+def test_a_claim_is_told_of_what_is_wrong_with_its_device_or_has_hit_it(
+    scene_on, node, claim_on, is_here, is_hit, wanted
+):
+    record, healthy = claim_on
+    where = mig_node.FIRST if is_here else mig_node.SECOND
+    spot = node.gpus.snapshot.offered[where].spot
+    found = (
+        scene_on.finding(OURS, taints.NONE, only_claims=True)
+        if is_hit
+        else scene_on.finding(BROKEN, spot=spot)
+    )
+    scene_on.view = conditions.View((condition(found, record.uid),))
+    scene_on.announcer.tell_prepared(record)
+    api_cluster.wait_for(lambda: healthy() == [wanted], lambda: f"{wanted}; there is {healthy()}")
+
+
+def test_a_claim_that_somebody_is_about_to_tell_is_told_by_nobody_else(scene_on, claim_on, scene):
+    _, healthy = claim_on
+    # With the second answer the first is over, and all that it has reported.
+    for _ in range(2):
+        scene_on.tell(condition(scene_on.finding(BROKEN)))
+    assert scene.writer.wait_idle(SECONDS)
+    assert healthy() == []

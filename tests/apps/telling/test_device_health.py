@@ -80,6 +80,21 @@ def test_all_devices_are_told_at_once_and_again_when_one_changes(path, method):
         assert heard(call) == [("node-1", "gpu-0", 1, ""), ("node-1", "gpu-1", 2, "it is gone")]
 
 
+def test_of_a_device_that_can_be_used_it_is_told_what_is_to_be_known_of_it(path):
+    with served(path) as health, watching(path) as call:
+        health.say({"gpu-0": None, "gpu-1": "it is gone"}, {"gpu-0": "it is hot", "gpu-1": "hot"})
+        assert heard(call) == [
+            ("node-1", "gpu-0", 1, "it is hot"),
+            ("node-1", "gpu-1", 2, "it is gone"),
+        ]
+        health.say({"gpu-0": None, "gpu-1": "it is gone"})
+        assert heard(call)[0] == ("node-1", "gpu-0", 1, "")
+
+
+def test_every_device_is_told_of_at_least_every_five_seconds():
+    assert device_health.HEARTBEAT < 5
+
+
 def test_each_kubelet_that_comes_hears_all(path):
     with served(path) as health:
         health.say({"gpu-0": None})

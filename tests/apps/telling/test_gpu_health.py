@@ -115,3 +115,29 @@ def test_only_changes_are_told_and_only_of_claims_that_are_concerned(node, api, 
     lose(1)
     look(node, health)
     assert len(made) == 2
+
+
+def test_what_was_told_otherwise_is_not_told_again_and_is_compared_with(node, api, told, lose):
+    health, made = told
+    ref = api.make(mig_node.OTHER_CARD)
+    node.prepare(ref)
+    [record] = node.store.records.contents().records.values()
+    lose(1)
+    node.gpus.look()
+    health.now_told(record, health.gone(record))
+    look(node, health)
+    assert made == []
+    gpu_faults.clear(node.simulation)
+    look(node, health)
+    assert made == [(ref.uid, {})]
+
+
+def test_a_gpu_that_is_back_before_it_was_looked_at_is_told_to_be(node, api, told):
+    health, made = told
+    ref = api.make(mig_node.OTHER_CARD)
+    node.prepare(ref)
+    [record] = node.store.records.contents().records.values()
+    health.now_told(record, {mig_node.OTHER_CARD: gpu_health.LOST})
+    look(node, health)
+    look(node, health)
+    assert made == [(ref.uid, {})]
