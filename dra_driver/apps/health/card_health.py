@@ -179,13 +179,13 @@ class CardHealth:
         with self._guard:
             events, self._waiting = self._waiting, {}
             at = self._clock()
+            # First what has ended: an event is of those who have the device now.
+            for gpu in self.book.gpus if live is not None else ():
+                self.book.put(gpu, conditions.ended(self.book.state(gpu), live or (), at))
             for event in events:
                 self._hear(event, at)
             for gpu in {*self.book.gpus, *(self._unwatched or ())}:
-                state = self._listened(gpu, at)
-                if live is not None:
-                    state = conditions.ended(state, live, at)
-                self.book.put(gpu, conditions.lapsed(state, at, looked=False))
+                self.book.put(gpu, conditions.lapsed(self._listened(gpu, at), at, looked=False))
             self.book.settle()
         if events:
             self._look_soon()

@@ -173,8 +173,9 @@ class NodeAgent:
 
     def _changed(self) -> None:
         """What is prepared, or what is there, may have changed."""
-        self._telling.changed()
+        # What is absent is known as such before anybody is told of it.
         self._health.cards.changed()
+        self._telling.changed()
         self._recovering.changed()
         self._offering.publisher.changed()
 

@@ -176,6 +176,21 @@ def test_an_application_xid_goes_with_the_claim_that_had_the_card(scene):
     assert scene.said() == set()
 
 
+def test_an_application_xid_that_comes_again_after_its_claim_is_told_though_nobody_has_the_card(
+    scene,
+):
+    scene.claim("a")
+    scene.xid(31)
+    scene.claims.remove("a")
+    scene.xid(31)
+    [one] = scene.health.view.conditions
+    assert one.claims == ()
+    scene.health.think()
+    scene.clock.go(30)
+    scene.health.think()
+    assert scene.said() == set()
+
+
 def test_a_reset_ends_what_was_to_last_until_then_after_the_hold(scene):
     scene.facts_of[scene.gpus[0].uuid] = health.Facts()
     scene.xid(48)
