@@ -1,6 +1,6 @@
 """How soon a sick GPU is told: from the event to the slice, and to the kubelet.
 
-A plugin with eight simulated H100 runs against the embedded API server on loopback. One event after
+A plugin with 32 simulated H100 runs against the embedded API server on loopback. One event after
 the other is told by a card, each with an XID that was not there before; the times are those at
 which a watch of the slices, and a client of the health stream, have it. Between two events there is
 more than the half second that is between two changes of slices at least.
@@ -27,6 +27,8 @@ from dra_driver.model import health
 from dra_driver.sim.gpus import gpu_event_log, gpu_health_state
 
 EVENTS = 100
+CARDS = 32
+"""So many that no message about one grows longer than the kubelet keeps."""
 FIRST = 2000
 """XIDs that nobody knows, so that each withdraws its card."""
 APART = 0.7
@@ -59,7 +61,7 @@ def main():
     parser.add_argument("--events", type=int, default=EVENTS)
     count = parser.parse_args().events
     machine, cluster = plugin_process.Machine(), api_cluster.Cluster()
-    plugin = plugin_process.Plugin(machine, cluster, gpus="h100-80gb-hbm3:8")
+    plugin = plugin_process.Plugin(machine, cluster, gpus=f"h100-80gb-hbm3:{CARDS}")
     try:
         plugin.start()
         plugin.wait_log("listening to GPUs")
@@ -82,7 +84,7 @@ def main():
         )
     )
     columns = ("WHAT", "P50", "P99", "SLOWEST")
-    terminal.Terminal().table(terminal.Table(f"{count} events, eight GPUs", columns, rows))
+    terminal.Terminal().table(terminal.Table(f"{count} events, {CARDS} GPUs", columns, rows))
 
 
 def measured(machine, cluster, plugin, count):
@@ -100,12 +102,12 @@ def measured(machine, cluster, plugin, count):
     threading.Thread(target=_follow, args=[stream, in_stream], daemon=True).start()
     with gpu_health_state.open_file(machine.simulation).edit() as cards:
         # The driver wants something done, so that no event of the run is over before its end.
-        for number in range(8):
+        for number in range(CARDS):
             cards.of(machine.uuid(f"gpu-{number}")).recovery = 1
     found = [], []
     time.sleep(2)
     for number in range(count):
-        uuid = machine.uuid(f"gpu-{number % 8}")
+        uuid = machine.uuid(f"gpu-{number % CARDS}")
         told = gpu_event_log.Told(uuid, health.EventKind.XID, FIRST + number)
         begin = time.monotonic()
         gpu_event_log.tell(machine.simulation, told)
