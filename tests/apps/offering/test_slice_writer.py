@@ -6,7 +6,7 @@ import pytest
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.offering import slice_writer
 from dra_driver.logic.offering import publishing
-from dra_driver.model import slices
+from dra_driver.model import quantities, slices
 from dra_driver.sim.api.serving import options
 
 SHARES = "DRAConsumableCapacity"
@@ -152,6 +152,22 @@ def test_that_taints_are_taken_again_is_found_though_something_else_is_dropped_s
     assert not writer.takes_more()
     without_taints.upgrade(disabled_gates=frozenset({SHARES}))
     assert writer.takes_more()
+
+
+def test_that_taints_are_taken_again_is_found_though_counters_of_the_same_slice_are_dropped_still():
+    # As on Kubernetes 1.34, where counters are in the slices of their devices.
+    cluster = api_cluster.Cluster(kubernetes_version="v1.34.9-sim")
+    try:
+        writer = slice_writer.SliceWriter(cluster.client, "v1", counters_dropped=lambda: None)
+        counters = publishing.CounterSet("gpu-0-counters", {"memory": quantities.parse("80Gi")})
+        [content] = tainted("gpu-0")
+        content |= {"sharedCounters": [publishing.format_counter_set(counters)]}
+        assert writer.write(changes(cluster, writer, [content]))
+        assert not writer.takes_more()
+        cluster.upgrade(enabled_gates=frozenset({"DRADeviceTaints"}))
+        assert writer.takes_more()
+    finally:
+        cluster.close()
 
 
 def test_a_gate_that_is_closed_while_there_are_taints_is_seen_though_the_server_keeps_them(

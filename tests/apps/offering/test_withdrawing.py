@@ -130,6 +130,17 @@ def wait_devices(cluster, names):
     )
 
 
+def put_wrong_and_wait_until_it_is_right(cluster):
+    """After that the plugin has asked about the taints that are there, and has its answer."""
+    before = [body["spec"] for body in cluster.slices()]
+    body = next(body for body in cluster.slices() if body["spec"].get("devices"))
+    body["spec"]["devices"][0]["attributes"]["driverVersion"] = {"version": "1.0.0"}
+    cluster.client.replace(cluster.slice_resource, body)
+    api_cluster.wait_for(
+        lambda: [body["spec"] for body in cluster.slices()] == before, "slices as they were"
+    )
+
+
 def wants_reboot(machine, name, *, is_so=True):
     with gpu_health_state.open_file(machine.simulation).edit() as cards:
         cards.of(machine.uuid(name)).recovery = 2 if is_so else 0
@@ -158,6 +169,7 @@ def test_while_the_gate_is_off_a_sick_card_keeps_what_claims_have_and_gets_back_
     cluster.upgrade(disabled_gates=frozenset())
     wait_devices(cluster, all_)
     assert taints(cluster) == {key: [("gpu.nvidia.com/recovery", "reboot")] for key in sick}
+    put_wrong_and_wait_until_it_is_right(cluster)
     cluster.upgrade(disabled_gates=CLOSED)
     # The server keeps the taints that there are, but nobody heeds them any more.
     wait_devices(cluster, left)

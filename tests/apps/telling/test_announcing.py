@@ -159,22 +159,21 @@ def test_what_changes_right_after_a_claim_was_told_is_told_too(scene_on, claim_o
     [
         (True, False, ("False", "Xid95")),
         (False, False, ("True", "Well")),
-        (False, True, ("True", "Xid95")),
+        (False, True, ("True", "Xid31")),
+        (True, True, ("False", "Xid95")),
     ],
-    ids=["its partition", "another partition", "its daemon"],
+    ids=["its partition", "another partition", "its daemon", "both, the gravest first"],
 )
 def test_a_claim_is_told_of_what_is_wrong_with_its_device_or_has_hit_it(
     scene_on, node, claim_on, is_here, is_hit, wanted
 ):
     record, healthy = claim_on
     where = mig_node.FIRST if is_here else mig_node.SECOND
-    spot = node.gpus.snapshot.offered[where].spot
-    found = (
-        scene_on.finding(OURS, taints.NONE, only_claims=True)
-        if is_hit
-        else scene_on.finding(BROKEN, spot=spot)
-    )
-    scene_on.view = conditions.View((condition(found, record.uid),))
+    listed = [condition(scene_on.finding(BROKEN, spot=node.gpus.snapshot.offered[where].spot))]
+    if is_hit:
+        hit = scene_on.finding(OURS, taints.NONE, only_claims=True)
+        listed.append(condition(dataclasses.replace(hit, value="31"), record.uid))
+    scene_on.view = conditions.View(tuple(listed))
     scene_on.announcer.tell_prepared(record)
     api_cluster.wait_for(lambda: healthy() == [wanted], lambda: f"{wanted}; there is {healthy()}")
 

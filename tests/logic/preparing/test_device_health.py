@@ -111,6 +111,7 @@ def test_what_only_informs_of_a_device_of_which_nothing_is_told_is_not_told():
         (device_health.GONE, [("gpu-lost", "the GPU is lost")], "the GPU is lost"),
         (device_health.SILENT, [("driver", "no driver")], "no driver"),
         (device_health.GONE, [("xid", "XID 79")], f"XID 79; {device_health.GONE}"),
+        ("its daemon is down", [("gpu-lost", "it is lost")], "it is lost; its daemon is down"),
         ("not loaded", [("driver", "no answer: not loaded")], "no answer: not loaded"),
     ],
 )
@@ -118,3 +119,9 @@ def test_what_is_wrong_besides_is_told_too_and_nothing_twice(trouble, listed, to
     known = {"gpu-0": [condition(*one) for one in listed]}
     found, notes = device_health.with_conditions({"gpu-0": trouble}, known)
     assert (found, notes) == ({"gpu-0": told}, {})
+
+
+def test_a_device_with_which_something_else_is_wrong_cannot_be_used_though_its_card_can():
+    hot = condition("thermal", "the GPU is too hot", taints.NONE)
+    found = device_health.with_conditions({"gpu-0": "its daemon is down"}, {"gpu-0": [hot]})
+    assert found == ({"gpu-0": "the GPU is too hot; its daemon is down"}, {})
