@@ -2,15 +2,18 @@
 
 Cards and the driver come and go, and fall ill, feature gates are opened and closed, settings
 change, others delete slices, claims are allocated, prepared, and go. What is written goes to an API
-server's own rules. At every moment what claims have is listed.
+server's own rules. At every moment what claims have is listed; `others_delete_slices` names the
+exception.
 """
 
 import copy
 import dataclasses
 import datetime as dt
+import itertools
 
 import effort
 import mig_cards
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -126,6 +129,11 @@ class Node:
 
     def drop_counters(self):
         self.layout = publishing.Layout.PLAIN
+
+    def known(self):
+        """The devices that are known without a look at the slices."""
+        form = publishing.Form(self.layout)
+        return {*offering.listing(self.world.cards(), form).devices, *self.world.lost()}
 
     def publish(self):
         """Until nothing is left to write; whatever is refused on the way fails the test."""
@@ -262,6 +270,14 @@ class History(RuleBasedStateMachine):
             for name, numbers in sick.items()
         }
 
+    @precondition(lambda self: self.world.allocated)
+    @rule(taint=st.sampled_from(TAINTS[:3]), takes=st.booleans())
+    def all_that_claims_have_is_withdrawn(self, taint, takes):
+        """At an API server that takes taints, or none."""
+        self.world.sick |= dict.fromkeys(self.world.allocated, (taint,))
+        gates = self.server.gates - {"DRADeviceTaints"}
+        self.the_api_server_comes_back_with_these_gates(gates | set(GATES[2:] if takes else ()))
+
     @rule(gates=st.sets(st.sampled_from(GATES)))
     def the_api_server_comes_back_with_these_gates(self, gates):
         self.server.open(gates)
@@ -271,8 +287,15 @@ class History(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def others_delete_slices(self, data):
+        """All but those that alone tell of what a claim has and nobody is offered any more.
+
+        A partition that settings or the API server rule out by now is known from its slice only:
+        with that it goes, though a claim has it.
+        """
+        alone = self.world.held - self.node.known()
         for body in self.server.slices():
-            if data.draw(st.booleans()):
+            names = {one["name"] for one in body["spec"].get("devices", ())}
+            if names.isdisjoint(alone) and data.draw(st.booleans()):
                 self.server.delete(None, body["metadata"]["name"])
 
     @rule(
@@ -291,8 +314,11 @@ class History(RuleBasedStateMachine):
         self.node.publish()
         devices, _ = offered(self.server)
         there = {name for card in self.world.cards() for name in card.offers}
-        if self.world.mode is mig.Mode.DYNAMIC and self.node.layout is publishing.Layout.SPLIT:
-            assert self.world.allocated & there <= devices.keys()
+        wanted = self.world.allocated & there
+        if self.node.layout is publishing.Layout.PLAIN:
+            # Nobody may be offered what only counters keep apart.
+            wanted = {name for name in wanted if "-mig-" not in name}
+        assert wanted <= devices.keys()
         assert self.world.held <= devices.keys()
         if "DRADeviceTaints" in self.server.gates:
             self.taints_are_told(devices)
@@ -333,5 +359,30 @@ class History(RuleBasedStateMachine):
 def test_every_history_ends_with_what_a_fresh_node_publishes():
     run_state_machine_as_test(
         History,
-        settings=settings(max_examples=effort.examples(20), stateful_step_count=10, deadline=None),
+        settings=settings(max_examples=effort.examples(60), stateful_step_count=12, deadline=None),
     )
+
+
+EVENTS = {
+    "its device is withdrawn": lambda history, device: history.devices_are_sick({device: {0}}),
+    "no taints are taken": lambda history, _: history.the_api_server_comes_back_with_these_gates(
+        {*GATES[:2]}
+    ),
+    "the plugin is restarted": lambda history, _: history.node.restart(),
+    "its card is gone": lambda history, _: history.cards_are_absent({"gpu-0"}),
+}
+
+
+@pytest.mark.parametrize("device", ["gpu-0", PARTITION], ids=["whole", "partition"])
+@pytest.mark.parametrize("prepared", [True, False], ids=["prepared", "allocated"])
+def test_in_whatever_order_it_happens_what_a_claim_has_is_listed(device, prepared):
+    # What is not prepared is not known of a card that is gone.
+    possible = [name for name in EVENTS if prepared or name != "its card is gone"]
+    for order in itertools.permutations(possible):
+        history = History()
+        history.start()
+        history.a_claim_comes(device, prepared)
+        for name in order:
+            EVENTS[name](history, device)
+            history.what_is_wanted_is_published_without_a_refusal()
+            assert device in history.server.names(), (order, name)
