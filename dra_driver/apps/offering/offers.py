@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import records
@@ -17,7 +17,7 @@ from dra_driver.logic.offering import (
     publishing,
     tainted,
 )
-from dra_driver.model import slices
+from dra_driver.model import devices, prepared, slices
 
 
 class Offers:
@@ -75,6 +75,8 @@ class Offers:
         if nameless and nameless & naming.cards(naming.published(published)):
             return None
         state = self._state(snapshot, published, form)
+        if self._withdrawing.wait is not None:
+            self._remind(self._withdrawing.wait)
         self._tell_unoffered(snapshot.cards, form)
         listed = self._listing(snapshot, form, refused)
         best = offering.offer(listed, state, self._policy_of(may_reorder=True))
@@ -104,21 +106,24 @@ class Offers:
         except OSError as error:
             raise errors.Retryable(f"the records of claims cannot be read: {error}") from error
         records_ = known.records.values()
-        held = {
-            device.device
-            for record in records_
-            for device in record.devices
-            if not device.admin_access
-        }
         listed = {device.name for device in published}
+        held = _held(records_)
         if known.damaged:
             # What those claims have is not known: nothing that is published goes meanwhile.
             held |= listed - snapshot.offered.keys()
-        taints = self._taints(places.of({**snapshot.lost, **snapshot.offered}, records_))
+        lost = {**_unlisted(snapshot.cards, records_, listed), **snapshot.lost}
+        there = {card.name for card in snapshot.cards}
+        away = {name for name in listed | lost.keys() if devices.card_of(name) not in there}
+        where = places.published(device for device in published if device.name in away)
+        where = {**where, **places.of({**snapshot.lost, **snapshot.offered}, records_)}
+        taints = self._taints(where)
+        sick = {name for name, has in taints.items() if tainting.withdraws(has)}
+        doubtful = away if form.taints else away | sick
+        out = self._withdrawing.out(doubtful - (held | listed if known.damaged else held), listed)
+        held |= away - out
         if form.taints:
-            return offering.State(snapshot.lost, held, published, taints)
-        hidden = self._withdrawing.hidden(taints, held | listed if known.damaged else held)
-        return offering.State(snapshot.lost, held, published, hidden=hidden)
+            return offering.State(lost, held, published, taints)
+        return offering.State(lost, held, published, hidden=out)
 
     def _taints(self, where: Mapping[str, places.Place]) -> Mapping[str, tainted.Taints]:
         """Those of all devices that are not well, by name."""
@@ -143,13 +148,17 @@ class Offers:
         return offering.Policy(self._driver_name, self._policy, may_reorder=may_reorder)
 
     def _remind(self, seconds: float) -> None:
+        """Have it asked again then, or earlier."""
         now = time.monotonic()
-        # One that is due reminds of an earlier order, and may be at it still.
-        if self._reminds_at <= now:
-            self._reminds_at = now + seconds
-            self._timer = threading.Timer(seconds, self._later)
-            self._timer.daemon = True
-            self._timer.start()
+        # One that is due reminds of something earlier, and may be at it still.
+        if now < self._reminds_at <= now + seconds:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reminds_at = now + seconds
+        self._timer = threading.Timer(seconds, self._later)
+        self._timer.daemon = True
+        self._timer.start()
 
     def _tell_unoffered(self, cards: Sequence[catalog.Card], form: publishing.Form) -> None:
         """Say once of each card that its partitions are not offered, and why."""
@@ -159,6 +168,21 @@ class Offers:
             if reason and name not in self._told:
                 self._told.add(name)
                 self._log.warning(f"partitions are not offered: {reason}", device=name)
+
+
+def _held(known: Iterable[prepared.Record]) -> set[str]:
+    """The devices of claims, without those that they only look at."""
+    return {
+        device.device for record in known for device in record.devices if not device.admin_access
+    }
+
+
+def _unlisted(
+    cards: Iterable[catalog.Card], known: Iterable[prepared.Record], listed: Collection[str]
+) -> Mapping[str, devices.Offer]:
+    """What claims have and no slice tells of: it is listed as its card has it."""
+    had = catalog.of_claims(cards, known)
+    return {name: one for name, one in had.items() if name not in listed}
 
 
 def _reorders(best: Sequence[publishing.Content], published: Sequence[slices.Device]) -> bool:

@@ -1,10 +1,10 @@
 """What one GPU can be handed out as: whole, in partitions to be made, or in instances it has."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from dra_driver.logic.offering import abilities, placements
-from dra_driver.model import devices, mig, shares
+from dra_driver.model import devices, mig, prepared, shares
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,6 +107,31 @@ def _why_undivided(card: Card, division: shares.Shares) -> str | None:
 def _memory(offer: devices.Offer) -> int | None:
     """How much it has, in whatever unit."""
     return offer.profile.memory_mib if offer.profile else offer.gpu.memory_bytes
+
+
+def of_claims(
+    cards: Iterable[Card], known: Iterable[prepared.Record]
+) -> Mapping[str, devices.Offer]:
+    """What prepared claims have of cards that are there, by name, whether it is offered or not."""
+    by_uuid = {one.gpu.uuid: one.gpu for one in cards}
+    found: dict[str, devices.Offer] = {}
+    for record in known:
+        for name, uuid in record.cards.items():
+            gpu = by_uuid.get(devices.GpuUuid(uuid))
+            if gpu is not None and gpu.name == name:
+                found |= _had(record, gpu)
+    return found
+
+
+def _had(record: prepared.Record, gpu: devices.Gpu) -> dict[str, devices.Offer]:
+    profiles = {profile.id: profile for profile in gpu.profiles}
+    return {
+        one.device: devices.Offer(
+            gpu, profiles[one.profile_id], one.spot, None if one.made else one.instance
+        )
+        for one in record.partitions
+        if one.gpu == gpu.uuid and one.profile_id in profiles
+    } | {one.device: devices.Offer(gpu) for one in record.devices if one.device == gpu.name}
 
 
 def outline(card: Card) -> Card:

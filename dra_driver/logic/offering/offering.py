@@ -29,9 +29,10 @@ COUNTER_SET = "{card}-counter-set"
 class State:
     """What is in use on the node.
 
-    `lost` are devices whose GPU was seen earlier and is not there now; `held` are the devices of
-    claims by name; `published` is what is published now, in order. `taints` are those of devices by
-    name, and `hidden` are devices that are left out, because nothing else would keep claims away.
+    `lost` are devices that are not offered, as their GPU is not there now, or that no slice tells
+    of though a claim has them; `held` are the devices of claims by name; `published` is what is
+    published now, in order. `taints` are those of devices by name, and `hidden` are devices that
+    are left out, because nothing else would keep claims away.
     """
 
     lost: Mapping[str, devices.Offer] = dataclasses.field(default_factory=dict)

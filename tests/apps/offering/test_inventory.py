@@ -80,9 +80,11 @@ def test_a_claim_for_a_gpu_that_is_gone_is_an_error_that_says_so(kubelet, whole,
 def test_a_claim_for_a_gpu_that_is_about_to_appear_waits_for_it(
     kubelet, whole, cluster, machine, plugin
 ):
+    cluster.wait_devices("gpu-0", "gpu-1")
     ref = cluster.claim("gpu-1")
     machine.lose_gpus("gpu-1")
-    cluster.wait_devices("gpu-0")
+    # What a claim has stays listed, prepared or not.
+    api_cluster.wait_for(lambda: taints(cluster).get("gpu-1"), "the taint")
     answers = []
     calling = plugin_process.in_background(lambda: answers.append(kubelet.prepare(ref)))
     plugin.wait_log("waiting", component="preparer", claim_uid=ref.uid)
@@ -146,6 +148,7 @@ def test_a_held_gpu_that_is_gone_stays_listed_after_a_restart(own_plugin, own_cl
     writes = len(own_cluster.slice_writes())
     plugin.kill()
     plugin.start()
+    own_cluster.delete_claim(ref)
     plugin.kubelet.unprepare(ref)
     own_cluster.wait_devices("gpu-0")
     assert own_cluster.slice_writes()[writes:] == ["update"]

@@ -2,14 +2,15 @@
 
 Cards and the driver come and go, and fall ill, feature gates are opened and closed, settings
 change, others delete slices, claims are allocated, prepared, and go. What is written goes to an API
-server's own rules. At every moment what claims have is listed; `others_delete_slices` names the
-exception.
+server's own rules. At every moment what claims have is listed; what nobody has prepared and nobody
+offers any more is so until others delete its slice.
 """
 
 import copy
 import dataclasses
 import datetime as dt
 import itertools
+import types
 
 import effort
 import mig_cards
@@ -26,9 +27,11 @@ from hypothesis.stateful import (
 )
 
 from dra_driver.adapters.kube import kube_errors
-from dra_driver.apps.offering import slice_writer, withdrawing
-from dra_driver.logic.offering import catalog, offering, publishing
-from dra_driver.model import mig, shares, slices
+from dra_driver.apps.offering import inventory, offers, slice_writer, withdrawing
+from dra_driver.logic.health import conditions
+from dra_driver.logic.offering import catalog, publishing
+from dra_driver.logic.preparing import planning
+from dra_driver.model import devices, health, mig, prepared, shares, slices, taints
 from dra_driver.sim.api.kinds import kinds, problems, resource_gates, rules
 from dra_driver.sim.api.storing import registry, store
 
@@ -43,15 +46,25 @@ PARTITION = "gpu-0-mig-3g40gb-9-4"
 DEVICES = ("gpu-0", "gpu-1", PARTITION, "gpu-0-mig-1g10gb-19-0")
 OWNER = publishing.Owner(mig_cards.DRIVER, "node-1", "uid-1")
 MOST_ROUNDS = 10
-TAINTS = tuple(
-    {"key": f"{mig_cards.DRIVER}/{key}", "value": value, "effect": effect, "timeAdded": time}
-    for key, value, effect, time in (
-        ("xid", "79", "NoSchedule", "2026-07-01T00:00:00Z"),
-        ("xid", "79", "NoSchedule", "2026-07-02T00:00:00Z"),
-        ("recovery", "reset", "NoExecute", "2026-07-01T00:00:00Z"),
-        ("thermal", "slowdown", "None", "2026-07-01T00:00:00Z"),
-    )
+OFFERS = {
+    name: one for gpu in GPUS for name, one in catalog.card(gpu, mig.Mode.DYNAMIC).offers.items()
+}
+TROUBLES = (
+    (health.Key.XID, "79", taints.NO_SCHEDULE, "2026-07-01T00:00:00Z"),
+    (health.Key.XID, "79", taints.NO_SCHEDULE, "2026-07-02T00:00:00Z"),
+    (health.Key.RECOVERY, "reset", taints.NO_EXECUTE, "2026-07-01T00:00:00Z"),
+    (health.Key.THERMAL, "slowdown", taints.NONE, "2026-07-01T00:00:00Z"),
 )
+"""What may be wrong with a device: key, value and effect of its taint, and since when."""
+WITHDRAWS = frozenset({0, 1, 2})
+"""Those of them that keep claims away."""
+CLOCK = types.SimpleNamespace(now=0.0)
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch):
+    clock = types.SimpleNamespace(monotonic=lambda: CLOCK.now)
+    monkeypatch.setattr(withdrawing, "time", clock)
 
 
 class Server:
@@ -109,8 +122,17 @@ class Node:
         self.restart()
 
     def restart(self):
-        self.had = set()
-        self.withdrawing = withdrawing.Withdrawing(self.ask)
+        self.had, self.seen = set(), {}
+        self.offers = offers.Offers(
+            self,
+            self,
+            driver_name=mig_cards.DRIVER,
+            policy=self.world.order,
+            seconds=0,
+            later=lambda: None,
+            health=self.world.view,
+            allocated=self.ask,
+        )
         self.writer = slice_writer.SliceWriter(
             self.server, "v1", counters_dropped=self.drop_counters
         )
@@ -130,10 +152,22 @@ class Node:
     def drop_counters(self):
         self.layout = publishing.Layout.PLAIN
 
-    def known(self):
-        """The devices that are known without a look at the slices."""
-        form = publishing.Form(self.layout)
-        return {*offering.listing(self.world.cards(), form).devices, *self.world.lost()}
+    # What offers are asked of: the inventory, and the records of claims.
+
+    def wait_first(self, _seconds):
+        return True
+
+    @property
+    def snapshot(self):
+        cards = tuple(self.world.cards())
+        for card in cards:
+            self.seen |= card.offers
+        there = {card.name for card in cards}
+        lost = {name: one for name, one in self.seen.items() if one.card not in there}
+        return inventory.Snapshot(cards, lost)
+
+    def contents(self):
+        return types.SimpleNamespace(records=self.world.records(), damaged=())
 
     def publish(self):
         """Until nothing is left to write; whatever is refused on the way fails the test."""
@@ -151,18 +185,13 @@ class Node:
         raise AssertionError("there is always something to write")
 
     def wanted(self, existing):
-        world, takes = self.world, self.writer.takes_taints
         published = [
             slices.parse_device(one) for body in existing for one in body["spec"].get("devices", ())
         ]
-        listed = offering.listing(
-            world.cards(), publishing.Form(self.layout, taints=takes), frozenset()
+        self.had |= self.world.held
+        return self.offers.wanted(
+            published, publishing.Form(self.layout, taints=self.writer.takes_taints)
         )
-        hidden = frozenset() if takes else self.withdrawing.hidden(world.sick, world.held)
-        self.had |= world.held
-        taints = world.sick if takes else {}
-        state = offering.State(world.lost(), world.held, published, taints, hidden)
-        return offering.offer(listed, state, offering.Policy(mig_cards.DRIVER, world.order))
 
 
 @dataclasses.dataclass
@@ -174,6 +203,7 @@ class World:
     """What claims have; they are `held` once they are prepared."""
     held: set = dataclasses.field(default_factory=set)
     sick: dict = dataclasses.field(default_factory=dict)
+    """Numbers of `TROUBLES` by device. What a whole card has, all of its devices have."""
     mode: mig.Mode = mig.Mode.DYNAMIC
     division: shares.Shares | None = None
     order: str = "adaptive"
@@ -184,19 +214,55 @@ class World:
     def cards(self):
         return [card for card in self.all_cards() if card.name not in self.absent]
 
-    def lost(self):
-        return {
-            name: offer
-            for card in self.all_cards()
-            if card.name in self.absent
-            for name, offer in card.offers.items()
-        }
+    def there(self):
+        return {name for card in self.cards() for name in card.offers}
+
+    def is_absent(self, device):
+        return devices.card_of(device) in self.absent
 
     def is_allocated(self, card):
         return any(name == card or name.startswith(f"{card}-") for name in self.allocated)
 
     def is_free(self, device):
         return not any(self.is_allocated(one) for one in (device, device.partition("-mig")[0]))
+
+    def troubles(self, device):
+        """What is wrong with a device, or with its card."""
+        return {n for name in {device, devices.card_of(device)} for n in self.sick.get(name, ())}
+
+    def view(self):
+        return conditions.View(
+            tuple(
+                health.Condition(
+                    health.Finding(
+                        OFFERS[name].gpu.uuid, key, value, effect, "", spot=OFFERS[name].spot
+                    ),
+                    since,
+                )
+                for name, numbers in self.sick.items()
+                for key, value, effect, since in (TROUBLES[number] for number in sorted(numbers))
+            )
+        )
+
+    def records(self):
+        return {name: _record(name) for name in sorted(self.held)}
+
+
+def _record(name):
+    device = prepared.PreparedDevice(
+        requests=("gpu",), pool="node-1", device=name, cdi_ids=(), kind=planning.kind(name)
+    )
+    one = OFFERS[name]
+    return prepared.Record(
+        uid=f"of-{name}",
+        namespace="default",
+        name=f"of-{name}",
+        boot_id="boot",
+        phase=prepared.Phase.COMPLETED,
+        devices=(device,),
+        partitions=(planning.partition(device, one),) if one.spot else (),
+        gpus={one.card: one.gpu.uuid},
+    )
 
 
 def offered(server):
@@ -222,6 +288,8 @@ class History(RuleBasedStateMachine):
     @initialize()
     def start(self):
         self.server, self.world = Server(), World()
+        self.late, self.left_out = set(), set()
+        """What was given out while it was left out; and what schedulers may not know to be."""
         self.node = Node(self.server, self.world)
         self.node.publish()
 
@@ -233,8 +301,7 @@ class History(RuleBasedStateMachine):
     @rule(device=st.sampled_from(DEVICES), prepared=st.booleans())
     def a_claim_comes(self, device, prepared):
         listed = self.node.server.names()
-        there = {name for card in self.world.cards() for name in card.offers}
-        if device in listed & there and self.world.is_free(device):
+        if device in listed & self.world.there() and self.world.is_free(device):
             self.world.allocated.add(device)
             if prepared:
                 self.world.held.add(device)
@@ -243,38 +310,48 @@ class History(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_claim_is_prepared(self, data):
         waiting = self.world.allocated - self.world.held
-        there = {name for card in self.world.cards() for name in card.offers}
         device = data.draw(st.sampled_from(sorted(waiting)))
         # What was taken back before it was prepared, as counters are, is not there any more.
-        if device in there & self.node.server.names():
+        if device in self.world.there() & self.node.server.names():
             self.world.held.add(device)
 
     @precondition(lambda self: self.world.allocated)
     @rule(data=st.data())
     def a_claim_goes(self, data):
         device = data.draw(st.sampled_from(sorted(self.world.allocated)))
-        self.world.allocated.remove(device)
-        self.world.held.discard(device)
+        for devices_ in (self.world.allocated, self.world.held, self.late):
+            devices_.discard(device)
+
+    @precondition(lambda self: self.left_out - self.world.allocated)
+    @rule(data=st.data())
+    def a_scheduler_that_is_behind_gives_out_what_was_left_out(self, data):
+        device = data.draw(st.sampled_from(sorted(self.left_out)))
+        if self.world.is_free(device):
+            self.world.allocated.add(device)
+            self.late.add(device)
+
+    @rule()
+    def a_while_passes(self):
+        """After it no scheduler is behind any more, and who has what is asked again."""
+        CLOCK.now += withdrawing.ASK_AGAIN
+        self.late.clear()
+        self.left_out.clear()
 
     @rule(
         sick=st.dictionaries(
             st.sampled_from(DEVICES),
-            st.sets(st.sampled_from(range(len(TAINTS))), min_size=1),
+            st.sets(st.sampled_from(range(len(TROUBLES))), min_size=1),
             max_size=3,
         )
     )
     def devices_are_sick(self, sick):
-        self.world.sick = {
-            # One key and effect comes once.
-            name: tuple({TAINTS[n]["key"]: TAINTS[n] for n in sorted(numbers)}.values())
-            for name, numbers in sick.items()
-        }
+        self.world.sick = sick
 
     @precondition(lambda self: self.world.allocated)
-    @rule(taint=st.sampled_from(TAINTS[:3]), takes=st.booleans())
-    def all_that_claims_have_is_withdrawn(self, taint, takes):
+    @rule(trouble=st.sampled_from(sorted(WITHDRAWS)), takes=st.booleans())
+    def all_that_claims_have_is_withdrawn(self, trouble, takes):
         """At an API server that takes taints, or none."""
-        self.world.sick |= dict.fromkeys(self.world.allocated, (taint,))
+        self.world.sick |= {name: {trouble} for name in self.world.allocated}
         gates = self.server.gates - {"DRADeviceTaints"}
         self.the_api_server_comes_back_with_these_gates(gates | set(GATES[2:] if takes else ()))
 
@@ -287,15 +364,8 @@ class History(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def others_delete_slices(self, data):
-        """All but those that alone tell of what a claim has and nobody is offered any more.
-
-        A partition that settings or the API server rule out by now is known from its slice only:
-        with that it goes, though a claim has it.
-        """
-        alone = self.world.held - self.node.known()
         for body in self.server.slices():
-            names = {one["name"] for one in body["spec"].get("devices", ())}
-            if names.isdisjoint(alone) and data.draw(st.booleans()):
+            if data.draw(st.booleans()):
                 self.server.delete(None, body["metadata"]["name"])
 
     @rule(
@@ -311,38 +381,52 @@ class History(RuleBasedStateMachine):
     def what_is_wanted_is_published_without_a_refusal(self):
         if not hasattr(self, "node"):
             return
+        before = self.server.names()
         self.node.publish()
-        devices, _ = offered(self.server)
-        there = {name for card in self.world.cards() for name in card.offers}
-        wanted = self.world.allocated & there
+        listed, _ = offered(self.server)
+        assert self.wanted(before) <= listed.keys()
+        left_out = {
+            name for name in before - listed.keys() if self.world.is_absent(name) or
+            self.world.troubles(name) & WITHDRAWS
+        }  # fmt: skip
+        self.left_out = (self.left_out | left_out) - listed.keys()
+        if "DRADeviceTaints" in self.server.gates:
+            self.taints_are_told(listed)
+        else:
+            self.nobody_gets_what_is_withdrawn(listed)
+
+    def wanted(self, before):
+        """What claims have: all that is offered, and all that is known of what is not."""
+        world = self.world
+        known = before | self.node.seen.keys()
+        there = world.there() | {name for name in world.allocated & known if world.is_absent(name)}
+        wanted = (world.allocated & there) - self.late
         if self.node.layout is publishing.Layout.PLAIN:
             # Nobody may be offered what only counters keep apart.
-            wanted = {name for name in wanted if "-mig-" not in name}
-        assert wanted <= devices.keys()
-        assert self.world.held <= devices.keys()
-        if "DRADeviceTaints" in self.server.gates:
-            self.taints_are_told(devices)
-        else:
-            self.nobody_gets_what_is_withdrawn(devices)
+            wanted = {name for name in wanted if "-mig-" not in name or world.is_absent(name)}
+        # Of an absent card that it has never seen a node knows from its slices alone.
+        return wanted | {name for name in world.held if not world.is_absent(name) or name in known}
 
-    def taints_are_told(self, devices):
-        for name, taints in self.world.sick.items():
-            if name in devices:
-                told = {taint["key"] for taint in devices[name]["taints"]}
-                assert {taint["key"] for taint in taints} <= told
+    def taints_are_told(self, listed):
+        for name in listed:
+            told = {taint["key"] for taint in listed[name].get("taints", ())}
+            wrong = {TROUBLES[number][0] for number in self.world.troubles(name)}
+            assert {f"{mig_cards.DRIVER}/{key}" for key in wrong} <= told
+            if self.world.is_absent(name):
+                assert f"{mig_cards.DRIVER}/{health.Key.GPU_LOST}" in told
 
-    def nobody_gets_what_is_withdrawn(self, devices):
-        assert not any(one.get("taints") for one in devices.values())
-        for name, taints in self.world.sick.items():
-            if any(taint["effect"] != "None" for taint in taints):
-                assert name not in devices or name in self.node.had
+    def nobody_gets_what_is_withdrawn(self, listed):
+        assert not any(one.get("taints") for one in listed.values())
+        for name in listed:
+            if self.world.troubles(name) & WITHDRAWS or self.world.is_absent(name):
+                assert name in self.node.had
 
     def teardown(self):
         """All is well again: the node is as one that has never seen anything else."""
         if not hasattr(self, "node"):
             return
         self.world.absent = set()
-        there = {name for card in self.world.cards() for name in card.offers}
+        there = self.world.there()
         # A device that the settings do not make any more is kept as long as it is held.
         self.world.allocated &= there
         self.world.held &= there
@@ -376,9 +460,7 @@ EVENTS = {
 @pytest.mark.parametrize("device", ["gpu-0", PARTITION], ids=["whole", "partition"])
 @pytest.mark.parametrize("prepared", [True, False], ids=["prepared", "allocated"])
 def test_in_whatever_order_it_happens_what_a_claim_has_is_listed(device, prepared):
-    # What is not prepared is not known of a card that is gone.
-    possible = [name for name in EVENTS if prepared or name != "its card is gone"]
-    for order in itertools.permutations(possible):
+    for order in itertools.permutations(EVENTS):
         history = History()
         history.start()
         history.a_claim_comes(device, prepared)

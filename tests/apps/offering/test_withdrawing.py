@@ -10,9 +10,12 @@ from dra_driver import errors
 from dra_driver.apps.offering import withdrawing
 from dra_driver.sim.gpus import gpu_health_state
 
-WITHDRAWN = ({"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"},)
-EVICTED = ({"key": "gpu.nvidia.com/recovery", "value": "reset", "effect": "NoExecute"},)
-INFORMED = ({"key": "gpu.nvidia.com/thermal", "value": "slowdown", "effect": "None"},)
+ALL = frozenset({"gpu-0", "gpu-1", "gpu-2"})
+GONE = (
+    "devices that no claim has are left out: their GPU is gone, or they are not well and the API "
+    "server takes no taints"
+)
+BACK = "devices were given to claims while they were left out, and are listed again"
 
 
 class Scene:
@@ -29,8 +32,8 @@ class Scene:
             raise self.allocated
         return self.allocated
 
-    def hidden(self, sick, held=()):
-        return set(self.one.hidden(dict.fromkeys(sick, WITHDRAWN), held))
+    def out(self, *doubtful, listed=ALL):
+        return set(self.one.out(set(doubtful), listed))
 
 
 @pytest.fixture
@@ -38,64 +41,102 @@ def scene(monkeypatch):
     return Scene(monkeypatch)
 
 
-def test_what_is_withdrawn_is_left_out_and_what_only_informs_is_not(scene):
-    taints = {"gpu-0": WITHDRAWN, "gpu-1": INFORMED, "gpu-2": (*INFORMED, *EVICTED)}
-    assert scene.one.hidden(taints, ()) == {"gpu-0", "gpu-2"}
-
-
-def test_what_claims_have_stays_prepared_or_not(scene):
+def test_what_claims_have_stays(scene):
     scene.allocated = {"gpu-1", "gpu-7"}
-    assert scene.hidden({"gpu-0", "gpu-1", "gpu-2"}, held={"gpu-2"}) == {"gpu-0"}
+    assert scene.out("gpu-0", "gpu-1", "gpu-2") == {"gpu-0", "gpu-2"}
 
 
 def test_it_is_asked_only_for_what_is_about_to_be_left_out(scene):
-    assert scene.hidden(()) == set()
-    assert scene.hidden({"gpu-0"}, held={"gpu-0"}) == set()
-    scene.one.hidden({"gpu-1": INFORMED}, ())
-    assert scene.asked == 0
-    assert scene.hidden({"gpu-0"}) == {"gpu-0"}
-    scene.now += 3600
-    assert scene.hidden({"gpu-0"}) == {"gpu-0"}
+    assert scene.out() == set()
+    assert (scene.asked, scene.one.wait) == (0, None)
+    assert scene.out("gpu-0") == {"gpu-0"}
+    assert scene.out("gpu-0") == {"gpu-0"}
     assert scene.asked == 1
-    assert scene.hidden({"gpu-0", "gpu-1"}) == {"gpu-0", "gpu-1"}
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
     assert scene.asked == 2
+
+
+def test_what_was_left_out_is_asked_for_once_more_and_then_no_more(scene):
+    scene.out("gpu-0")
+    assert scene.one.wait == withdrawing.ASK_AGAIN
+    scene.now += withdrawing.ASK_AGAIN - 1
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
+    assert (scene.asked, scene.one.wait) == (2, 1)
+    scene.now += 1
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
+    assert (scene.asked, scene.one.wait) == (3, withdrawing.ASK_AGAIN - 1)
+    scene.now += withdrawing.ASK_AGAIN - 1
+    scene.out("gpu-0", "gpu-1")
+    assert (scene.asked, scene.one.wait) == (4, None)
+    scene.now += 3600
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
+    assert scene.asked == 4
+
+
+def test_what_a_scheduler_gave_out_that_was_behind_is_listed_again(scene):
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
+    scene.allocated = {"gpu-0"}
+    scene.now += withdrawing.ASK_AGAIN
+    with structlog.testing.capture_logs() as lines:
+        assert scene.out("gpu-0", "gpu-1", listed={"gpu-2"}) == {"gpu-1"}
+    assert [(line["event"], line["devices"]) for line in lines] == [(BACK, ["gpu-0"])]
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-1"}
+    assert scene.one.wait == withdrawing.ASK_AGAIN
+    scene.allocated = set()
+    scene.now += withdrawing.ASK_AGAIN
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
 
 
 def test_what_a_claim_was_seen_to_have_is_asked_for_again_after_a_while(scene):
     scene.allocated = {"gpu-0"}
-    assert scene.hidden({"gpu-0"}) == set()
+    assert scene.out("gpu-0") == set()
+    assert scene.one.wait == withdrawing.ASK_AGAIN
     scene.allocated = set()
     scene.now += withdrawing.ASK_AGAIN - 1
-    assert (scene.hidden({"gpu-0"}), scene.asked) == (set(), 1)
+    assert (scene.out("gpu-0"), scene.asked, scene.one.wait) == (set(), 1, 1)
     scene.now += 1
-    assert (scene.hidden({"gpu-0"}), scene.asked) == ({"gpu-0"}, 2)
+    assert (scene.out("gpu-0"), scene.asked) == ({"gpu-0"}, 2)
 
 
 def test_what_was_left_out_and_is_well_or_had_since_is_asked_for_anew(scene):
-    assert scene.hidden({"gpu-0"}) == {"gpu-0"}
-    assert scene.hidden(()) == set()
+    assert scene.out("gpu-0") == {"gpu-0"}
+    assert scene.out() == set()
     scene.allocated = {"gpu-0"}
-    assert scene.hidden({"gpu-0"}) == set()
-    assert scene.hidden({"gpu-0"}, held={"gpu-0"}) == set()
+    assert scene.out("gpu-0") == set()
 
 
-def test_while_nobody_tells_who_has_what_everything_stays_and_that_is_said(scene):
+def test_while_nobody_tells_who_has_what_everything_stays_as_it_is_and_that_is_said(scene):
     scene.allocated = errors.Retryable("no API server")
     with structlog.testing.capture_logs() as lines:
-        assert scene.hidden({"gpu-0", "gpu-1"}) == set()
+        assert scene.out("gpu-0", "gpu-1", "gpu-2", listed={"gpu-0", "gpu-1"}) == {"gpu-2"}
     assert [(line["devices"], line["reason"]) for line in lines] == [
-        (["gpu-0", "gpu-1"], "no API server")
+        (["gpu-0", "gpu-1", "gpu-2"], "no API server")
     ]
+    assert scene.one.wait == withdrawing.ASK_AGAIN
     scene.allocated = {"gpu-1"}
     with structlog.testing.capture_logs() as lines:
-        assert scene.hidden({"gpu-0", "gpu-1"}) == {"gpu-0"}
-    assert [line["devices"] for line in lines] == [["gpu-0"]]
+        assert scene.out("gpu-0", "gpu-1", "gpu-2", listed={"gpu-0"}) == {"gpu-0", "gpu-2"}
+    assert [line["devices"] for line in lines] == [["gpu-0", "gpu-2"]]
+    assert [line["event"] for line in lines] == [GONE]
+
+
+def test_what_was_left_out_stays_so_while_nobody_tells_who_has_it(scene):
+    scene.out("gpu-0")
+    scene.allocated = errors.Retryable("no API server")
+    scene.now += withdrawing.ASK_AGAIN
+    assert scene.out("gpu-0") == {"gpu-0"}
+    scene.allocated = {"gpu-0"}
+    assert scene.out("gpu-0") == set()
+
+
+def test_while_nothing_is_published_all_is_listed_until_it_is_known_who_has_it(scene):
+    scene.allocated = errors.Retryable("no API server")
+    assert scene.out("gpu-0", "gpu-1", listed=()) == set()
 
 
 # With an API server
 
 PREPARED, ALLOCATED = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0"
-LEFT_OUT = "the API server takes no taints, so devices that are not well are left out"
 CLOSED = frozenset({"DRADeviceTaints"})
 
 
@@ -164,7 +205,7 @@ def test_while_the_gate_is_off_a_sick_card_keeps_what_claims_have_and_gets_back_
     # Another instance finds out by itself, and lists nothing meanwhile that was left out.
     plugin.kill()
     plugin.start()
-    plugin.wait_log(LEFT_OUT, count=2)
+    plugin.wait_log(GONE, count=2)
     assert devices(cluster).keys() == left
     cluster.upgrade(disabled_gates=frozenset())
     wait_devices(cluster, all_)
