@@ -215,6 +215,12 @@ class Cluster:
     def delete_claim(self, ref: claims.ClaimRef) -> None:
         self.client.delete(self.claims, ref.name, ref.namespace)
 
+    def delete_claims(self) -> None:
+        """Delete all claims, so that nothing is allocated any more."""
+        for body in self.client.list(self.claims)[0]:
+            metadata = body["metadata"]
+            self.client.delete(self.claims, metadata["name"], metadata["namespace"])
+
     def slices(self) -> list[Json]:
         """The slices of the driver on the node, in the API version that is served."""
         selector = f"spec.driver={DRIVER},spec.nodeName={NODE}"

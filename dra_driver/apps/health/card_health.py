@@ -171,7 +171,7 @@ class CardHealth:
     def _take_in(self, seen: Mapping[devices.GpuUuid, meaning.Seen]) -> None:
         at, hold = self._clock(), self._policy.hold
         for gpu, one in seen.items():
-            self.book.put(gpu, conditions.looked(self.book.state(gpu), gpu, one, at, hold))
+            self.book.put(gpu, conditions.looked(self.book.state(gpu), one, at, hold))
 
     def think(self) -> None:
         """Take in what has been heard, and what has become of claims."""

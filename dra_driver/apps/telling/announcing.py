@@ -99,9 +99,10 @@ class Announcer:
                 claims=sum(record.phase is prepared.Phase.COMPLETED for record in known),
             )
             self._tell_health(known)
-            # What is told meanwhile is told before this looks, or after: nothing falls between.
+            # What is told meanwhile is told before this looks, or after: nothing falls between,
+            # and no claim is forgotten that was prepared since.
             with self._reporting:
-                self._gpu_health.tell(known)
+                self._gpu_health.tell(self.known())
 
     def told(self, record: prepared.Record) -> reports.Told:
         """What there is to tell of a claim's devices, whatever is wrong with them."""
@@ -185,9 +186,4 @@ class Announcer:
         if not view.conditions:
             return {}
         where = places.of({**seen.lost, **seen.offered}, known)
-        found = {name: view.at(*place) for name, place in where.items()}
-        for record in known:
-            for device in record.devices:
-                hit = view.of_claim(record.uid)
-                found[device.device] = (*found.get(device.device, ()), *hit)
-        return {name: listed for name, listed in found.items() if listed}
+        return device_health.conditions_of(view, where, known)

@@ -76,7 +76,7 @@ def held(hold: float, returns: int) -> float:
     return min(hold * 2.0 ** min(returns, 32), max(LONGEST_HOLD, hold))
 
 
-def looked(state: State, gpu: str, seen: meaning.Seen, now: Now, hold: float) -> State:
+def looked(state: State, seen: meaning.Seen, now: Now, hold: float) -> State:
     """What a look at the GPU says of its conditions."""
     for finding in seen.findings:
         state = found(state, finding, now, hold)
@@ -84,9 +84,7 @@ def looked(state: State, gpu: str, seen: meaning.Seen, now: Now, hold: float) ->
     return dataclasses.replace(
         state,
         conditions=tuple(
-            one
-            if one.finding.gpu != gpu or one.finding.identity in there
-            else _after_look(one, seen, now)
+            one if one.finding.identity in there else _after_look(one, seen, now)
             for one in state.conditions
         ),
     )

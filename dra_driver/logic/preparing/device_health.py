@@ -5,10 +5,12 @@ what is wrong with one is wrong with the device, and names the claims.
 """
 
 import collections
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dra_driver.logic.health import conditions
+from dra_driver.logic.offering import places
 from dra_driver.logic.preparing import cdi, reports
 from dra_driver.model import devices, health, prepared
 
@@ -46,6 +48,26 @@ def of_node(
     for (name, message), claims in sorted(users.items()):
         found[name] = found[name] or f"{message} (claims {', '.join(dict.fromkeys(claims))})"
     return dict(sorted(found.items()))
+
+
+def conditions_of(
+    view: conditions.View, where: Mapping[str, places.Place], known: Iterable[prepared.Record]
+) -> dict[str, tuple[health.Condition, ...]]:
+    """What is wrong with devices that are not well, by name; `where` tells where they are.
+
+    What has hit claims, and not their devices, names them.
+    """
+    found = {name: view.at(*place) for name, place in where.items()}
+    users: dict[tuple[str, health.Condition], list[str]] = collections.defaultdict(list)
+    for record in known:
+        for one in view.of_claim(record.uid):
+            for name in dict.fromkeys(device.device for device in record.devices):
+                users[name, one].append(f"{record.namespace}/{record.name}")
+    for (name, one), claims in users.items():
+        message = f"{one.finding.message} (claims {', '.join(sorted(claims))})"
+        hit = dataclasses.replace(one, finding=dataclasses.replace(one.finding, message=message))
+        found[name] = (*found.get(name, ()), hit)
+    return {name: listed for name, listed in found.items() if listed}
 
 
 def with_conditions(

@@ -29,6 +29,8 @@ READY = "Ready"
 """True: the device is configured as the configs of the class and the claim say."""
 HEALTHY = "Healthy"
 """True: the card is well, or what is wrong with it keeps nobody from using it."""
+MOST_CONDITIONS = 8
+"""Conditions of a device, those of others counted; the API server refuses more."""
 MOST_DATA = 10 * 1024
 """Bytes of `data` as JSON."""
 
@@ -52,7 +54,8 @@ class DeviceReport:
 
     `reason` is a word in CamelCase. Values of `data` that are None are left out; the others are
     written as a ResourceSlice writes them: `{string: …}`, `{int: …}`, `{version: …}` of attributes,
-    `{value: …}` of amounts. Without `health` nothing is told of it.
+    `{value: …}` of amounts. Without `health` nothing is told of it, and where conditions of others
+    leave no room beside `Ready`.
     """
 
     pool: str
@@ -142,7 +145,7 @@ def _entry(
         _condition(READY, report.ready, report.reason, report.message)
         | {"lastTransitionTime": _transition(before, READY, report.ready, now)}
     ]
-    if (health := report.health) is not None:
+    if (health := report.health) is not None and _others(before) + 2 <= MOST_CONDITIONS:
         since = health.since or _transition(before, HEALTHY, health.healthy, now)
         listed.append(
             _condition(HEALTHY, health.healthy, health.reason, health.message)
@@ -205,6 +208,12 @@ def _condition(kind: str, is_so: bool, reason: str, message: str) -> Json:
 def _transition(present: Json, kind: str, is_so: bool, now: str) -> str:
     before = _present(present, kind)
     return str(before["lastTransitionTime"]) if before.get("status") == _STATUS[is_so] else now
+
+
+def _others(entry: Json) -> int:
+    """How many conditions others have written."""
+    kinds = {item.get("type") for item in entry.get("conditions") or ()}
+    return len(kinds - {READY, HEALTHY})
 
 
 _STATUS = {True: "True", False: "False"}

@@ -22,9 +22,10 @@ def taints(cluster):
 
 @pytest.fixture
 def whole(plugin, cluster, machine):
-    """Both GPUs are there; what a test takes away comes back."""
+    """Both GPUs are there, and nobody has one; what a test takes away comes back."""
     cluster.wait_devices("gpu-0", "gpu-1")
     yield
+    cluster.delete_claims()
     machine.heal_gpus()
     cluster.wait_devices("gpu-0", "gpu-1")
 
@@ -50,6 +51,7 @@ def test_a_gpu_that_is_held_stays_listed_with_a_taint_until_it_is_given_back(
     wanted = {"gpu-1": ["gpu.nvidia.com/gpu-lost"]}
     api_cluster.wait_for(lambda: taints(cluster) == wanted, "the taint")
     kubelet.unprepare(ref)
+    cluster.delete_claim(ref)
     cluster.wait_devices()
 
 

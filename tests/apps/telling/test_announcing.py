@@ -78,10 +78,11 @@ def test_a_fault_in_a_daemon_is_told_of_the_devices_of_the_claims_that_it_hit(sc
     node.prepare(hit)
     node.prepare(other)
     found = scene_on.finding(OURS, taints.NONE, only_claims=True)
-    assert scene_on.tell(condition(found, hit.uid)) == ({}, {mig_node.FIRST: OURS})
+    first, second = (f"{OURS} (claims default/{ref.name})" for ref in (hit, other))
+    assert scene_on.tell(condition(found, hit.uid)) == ({}, {mig_node.FIRST: first})
     assert scene_on.tell(condition(found, hit.uid, other.uid)) == (
         {},
-        {mig_node.FIRST: OURS, mig_node.SECOND: OURS},
+        {mig_node.FIRST: first, mig_node.SECOND: second},
     )
 
 
@@ -185,3 +186,28 @@ def test_a_claim_that_somebody_is_about_to_tell_is_told_by_nobody_else(scene_on,
         scene_on.tell(condition(scene_on.finding(BROKEN)))
     assert scene.writer.wait_idle(SECONDS)
     assert healthy() == []
+
+
+def test_a_claim_that_is_prepared_while_others_are_told_is_told_of_what_changes_later(
+    scene_on, node, scene, served
+):
+    ref = served.claim(mig_node.FIRST)
+    node.api.allocate(ref, mig_node.FIRST)
+    said = scene_on.announcer._on_health
+
+    def prepares(*told):
+        scene_on.announcer._on_health = said
+        node.prepare(ref)
+        [record] = scene_on.announcer.known()
+        scene_on.announcer.tell_prepared(record)
+        said(*told)
+
+    scene_on.announcer._on_health = prepares
+    scene_on.tell()
+    scene_on.tell(condition(scene_on.finding(BROKEN)))
+
+    def entry():
+        [found] = scene.entries(ref) or [{"conditions": []}]
+        return {one["type"]: one["status"] for one in found["conditions"]}
+
+    api_cluster.wait_for(lambda: entry().get("Healthy") == "False", "the condition")

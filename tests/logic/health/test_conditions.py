@@ -30,7 +30,7 @@ class Card:
 
     def look(self, facts, seconds):
         seen = meaning.of_facts(GPU, facts, USUAL)
-        state = conditions.looked(self.state, GPU, seen, at(seconds), HOLD)
+        state = conditions.looked(self.state, seen, at(seconds), HOLD)
         self.state = conditions.lapsed(state, at(seconds), looked=True)
         return self.told()
 

@@ -1,7 +1,10 @@
 """What the kubelet is told of devices."""
 
+import dataclasses
+
 import pytest
 
+from dra_driver.logic.health import conditions
 from dra_driver.logic.preparing import device_health, reports
 from dra_driver.model import devices, health, prepared, taints
 
@@ -83,6 +86,23 @@ def test_a_daemon_that_no_claim_has_any_more_is_nothing():
 def condition(key, message, effect=taints.NO_SCHEDULE):
     finding = health.Finding(devices.GpuUuid("GPU-1"), health.Key(key), "", effect, message)
     return health.Condition(finding, "2026-11-30T10:00:00Z")
+
+
+def test_what_has_hit_claims_names_them_whatever_else_is_wrong_with_the_device():
+    bad = condition("xid", "XID 79", taints.NO_SCHEDULE)
+    finding = dataclasses.replace(bad.finding, message="its daemon failed", only_claims=True)
+    fault = health.Condition(finding, "2026-11-30T10:00:00Z", ("u1", "u2"))
+    known = [record("gpu-0", "gpu-0", uid="u1"), record("gpu-0", uid="u2"), record(MIG, uid="u3")]
+    found = device_health.conditions_of(
+        conditions.View((bad, fault)),
+        {"gpu-0": ("GPU-1", None), MIG: ("GPU-1", None), "gpu-1": ("GPU-2", None)},
+        known,
+    )
+    told = {name: [one.finding.message for one in listed] for name, listed in found.items()}
+    assert told == {
+        "gpu-0": ["XID 79", "its daemon failed (claims team-a/claim-u1, team-a/claim-u2)"],
+        MIG: ["XID 79"],
+    }
 
 
 def test_a_device_that_is_withdrawn_cannot_be_used_and_what_is_wrong_is_told():

@@ -278,3 +278,18 @@ def test_a_card_that_gets_well_is_so_since_now_and_stays_so_though_what_informs_
     informed = wanted(body, report(health=well("it is hot")), now="2026-01-03T00:00:00Z")
     assert conditions(informed)["Healthy"]["lastTransitionTime"] == LATE
     assert conditions(informed)["Ready"]["lastTransitionTime"] == EARLY
+
+
+@pytest.mark.parametrize(("others", "told"), [(6, {"Ready", "Healthy"}), (7, {"Ready"})])
+@pytest.mark.parametrize("before", [True, False], ids=["told before", "new"])
+def test_how_the_card_is_gives_way_where_others_leave_no_room(others, told, before):
+    ours = wanted(claim("gpu-0"), report(health=well()))[0]
+    theirs = [
+        {"type": f"Theirs{n}", "status": "True", "reason": "R", "message": "", "lastTransitionTime":
+         EARLY} for n in range(others)
+    ]  # fmt: skip
+    kept = ours["conditions"][: 2 if before else 1]
+    body = claim("gpu-0", reported=[ours | {"conditions": [*theirs, *kept]}])
+    found = wanted(body, report(health=sick(EARLY), ready=False))
+    assert conditions(found).keys() == told
+    assert len(theirs) + len(told) <= device_status.MOST_CONDITIONS
