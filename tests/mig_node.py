@@ -8,7 +8,7 @@ import json
 import threading
 
 from dra_driver import settings
-from dra_driver.adapters.disk import card_names, ledgers, records
+from dra_driver.adapters.disk import card_names, ledgers, records, resets
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
 from dra_driver.apps.effects import partitioning, sharing, wiring
@@ -99,7 +99,11 @@ class Node:
         self.books = ledgers.Ledgers(root / "gpus", boot_id=boot)
         self.held = locks.Locks(root / "locks")
         self.store = attempts.Store(
-            records.Records(root / "claims"), self.cdi, self.held, boot_id=boot
+            records.Records(root / "claims"),
+            resets.opened(root / "resets"),
+            self.cdi,
+            self.held,
+            boot_id=boot,
         )
         # An API of claims alone tells of nothing that is published.
         ask = getattr(api, "ask", tuple)

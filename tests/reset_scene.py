@@ -5,7 +5,7 @@ import pathlib
 
 import mig_node
 
-from dra_driver.adapters.disk import health_records, resets
+from dra_driver.adapters.disk import health_records
 from dra_driver.adapters.driver import driver_programs
 from dra_driver.adapters.nvml import nvidia_smi, nvml_health, nvml_reset
 from dra_driver.apps.health import book, card_health, recovering, resetting
@@ -77,7 +77,7 @@ class Node(mig_node.Node):
             clock=lambda: conditions.Now(self.time, "2026-11-30T10:00:00Z"),
         )
         self.health.book.load()
-        self.begun = resets.opened(root / "resets")
+        self.begun = self.store.resets
         self.resetter = resetting.Resetter(
             resetting.Tools(
                 self.library,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 
 from dra_driver import errors
-from dra_driver.adapters.disk import files, health_records, resets
+from dra_driver.adapters.disk import files, health_records
 from dra_driver.adapters.mps import mps_domain
 from dra_driver.adapters.nvml import nvml_health, nvml_reset
 from dra_driver.apps.effects import partitioning
@@ -118,8 +118,7 @@ def recovery(
     tools = resetting.Tools(
         hardware.nvml, hardware.nvidia_smi, partitioner, reader, hardware.nodes, config.proc_root
     )
-    begun = resets.opened(config.state / "resets")
-    kept = resetting.Kept(begun, on.records, on.books, on.locks, on.boot_id)
+    kept = resetting.Kept(on.resets, on.records, on.books, on.locks, on.boot_id)
     links = nvml_reset.ResetNvml(hardware.nvml)
     return recovering.Recovering(
         recovering.Sources(

@@ -3,7 +3,7 @@
 import dataclasses
 
 from dra_driver import settings, telemetry
-from dra_driver.adapters.disk import ledgers, records
+from dra_driver.adapters.disk import ledgers, records, resets
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.system import boots, locks
 from dra_driver.apps.node import host
@@ -20,6 +20,7 @@ class Base:
     boot_id: str
     records: records.Records
     books: ledgers.Ledgers
+    resets: resets.Resets
     locks: locks.Locks
 
 
@@ -44,5 +45,6 @@ def opened(
         boot_id=boot_id,
         records=records.Records(config.state / "claims"),
         books=ledgers.Ledgers(config.state / "gpus", boot_id=boot_id),
+        resets=resets.opened(config.state / "resets"),
         locks=locks.Locks(config.state / "locks"),
     )

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.disk import records
+from dra_driver.adapters.disk import records, resets
 from dra_driver.adapters.system import locks, patience
 from dra_driver.apps.effects import effect, specs, waits, wiring
 from dra_driver.apps.node import base
@@ -20,6 +20,7 @@ from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import rebuilding, undoing
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, devices, prepared, shares
+from dra_driver.model import resets as written
 
 Others = Sequence[prepared.Record]
 """The records of all other claims."""
@@ -32,6 +33,7 @@ class Store:
     """Where the state of claims is kept on this node."""
 
     records: records.Records
+    resets: resets.Resets
     cdi_dir: pathlib.Path
     locks: locks.Locks
     boot_id: str
@@ -39,7 +41,7 @@ class Store:
 
 def store(on: base.Base) -> Store:
     """Where the state of claims is kept."""
-    return Store(on.records, on.config.cdi_dir, on.locks, on.boot_id)
+    return Store(on.records, on.resets, on.config.cdi_dir, on.locks, on.boot_id)
 
 
 def node(on: base.Base) -> planning.Node:
@@ -195,6 +197,7 @@ class Attempts:
         self, ref: claims.ClaimRef, plan: planning.Plan, before: prepared.Record | None
     ) -> tuple[prepared.Record, bool]:
         """The record of the claim, which is prepared; and whether that is news."""
+        self._refuse_resets(ref, plan)
         others, _ = self._undoer.others(ref.uid)
         _refuse_held(ref, plan, others)
         self._refuse_contradictions(ref, plan, before, others)
@@ -203,6 +206,22 @@ class Attempts:
             self._undoer.undo(ref.uid, before)
             before = None
         return self._carry_out(ref, plan, before, others)
+
+    def _refuse_resets(self, ref: claims.ClaimRef, plan: planning.Plan) -> None:
+        """Refuse a GPU that a reset may be at work on, though whoever began it is gone."""
+        found = self._store.resets.contents()
+        going = {
+            gpu
+            for one in found.records.values()
+            if one.step is written.Step.RESETTING and one.boot_id == self._store.boot_id
+            for gpu in one.gpus
+        } | found.damaged.keys()
+        for name, gpu in plan.gpus.items():
+            if gpu in going:
+                raise errors.Retryable(
+                    f"claim {ref}: a reset of {name} was cut short, and may be at work still; it "
+                    "is put in order first"
+                )
 
     def _refuse_contradictions(
         self,

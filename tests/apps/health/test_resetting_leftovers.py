@@ -4,6 +4,9 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
+from dra_driver import errors
 from dra_driver.adapters.nvml import nvidia_smi
 from dra_driver.model import resets as written
 from dra_driver.sim.gpus import gpu_state
@@ -83,3 +86,39 @@ def test_a_damaged_file_of_a_reset_is_kept_aside_and_holds_up_nothing(patient):
     patient.look()
     assert patient.resets() == [1, 0]
     assert [one.name for one in path.parent.iterdir()] == [f"{path.name}.damaged-0"]
+
+
+def test_a_claim_gets_no_card_that_a_reset_may_be_at_work_on_until_it_is_put_in_order(patient, api):
+    begun(patient, written.Step.RESETTING)
+    ref = api.make("gpu-0")
+    with pytest.raises(errors.Retryable, match="a reset of gpu-0 was cut short"):
+        patient.prepare(ref, seconds=0.5)
+    assert patient.record(ref) is None
+    patient.prepare(api.make("gpu-1"))
+    patient.look()
+    assert patient.prepare(ref)
+
+
+@pytest.mark.parametrize(
+    ("step", "boot"),
+    [
+        (written.Step.BEGUN, None),
+        (written.Step.RESTORING, None),
+        (written.Step.RESETTING, "boot-0"),
+    ],
+    ids=["before it", "after it", "an earlier boot"],
+)
+def test_a_claim_gets_a_card_that_no_reset_can_be_at_work_on(patient, api, step, boot):
+    begun(patient, step, boot=boot)
+    assert patient.prepare(api.make("gpu-0"))
+
+
+def test_a_claim_gets_no_card_of_which_it_is_not_known_whether_it_is_being_reset(patient, api):
+    (patient.root / "resets").mkdir(exist_ok=True)
+    path = patient.root / "resets" / f"{patient.uuid(0)}.json"
+    path.write_text("{")
+    ref = api.make("gpu-0")
+    with pytest.raises(errors.Retryable, match="a reset of gpu-0"):
+        patient.prepare(ref, seconds=0.5)
+    patient.look()
+    assert patient.prepare(ref)

@@ -9,7 +9,7 @@ import effort
 import plugin_process
 import pytest
 
-from dra_driver.adapters.disk import records
+from dra_driver.adapters.disk import records, resets
 from dra_driver.adapters.system import locks
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts
@@ -326,6 +326,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
 def store_in(records_dir, cdi_dir):
     return attempts.Store(
         records.Records(records_dir),
+        resets.opened(records_dir.with_name("resets")),
         cdi_dir,
         locks.Locks(records_dir.with_name("locks")),
         "boot-1",
