@@ -46,6 +46,8 @@ class Scene:
         self.facts_of = {gpu.uuid: FINE for gpu in self.gpus}
         self.problem = None
         self.faulted = ()
+        self.during = lambda _gpu: None
+        """What happens while a GPU is asked."""
         self.load = "1"
         self.claims = records.Records(directory / "claims")
         self.told, self.published = [], []
@@ -73,9 +75,12 @@ class Scene:
         if load:
             self.health.book.load()
 
-    def facts(self, gpus):
+    def facts(self, gpus, asks=lambda _: None):
         """See `card_health.FactsSource`."""
         self.looks += 1
+        for gpu in gpus:
+            asks(gpu)
+            self.during(gpu)
         if self.problem is not None:
             raise errors.Retryable(self.problem)
         return {gpu: self.facts_of[gpu] for gpu in gpus}

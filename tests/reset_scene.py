@@ -26,14 +26,14 @@ class Facts:
             for uuid in uuids:
                 cards.of(uuid).recovery = health.Recovery.RESET
 
-    def facts(self, gpus):
+    def facts(self, gpus, asks=lambda _: None):
         known = gpu_health_state.open_file(self._file).read().cards
         wanted = {uuid: one.recovery for uuid, one in known.items()}
         return {
             uuid: dataclasses.replace(one, recovery=wanted.get(uuid, 0))
             if one.recovery is None and not one.is_lost
             else one
-            for uuid, one in self._reader.facts(gpus).items()
+            for uuid, one in self._reader.facts(gpus, asks).items()
         }
 
 

@@ -84,19 +84,29 @@ class HealthReader:
     def __init__(self, nvml_: nvml.Nvml) -> None:
         self._nvml = nvml_
 
-    def facts(self, uuids: Collection[devices.GpuUuid]) -> Mapping[devices.GpuUuid, health.Facts]:
+    def facts(
+        self,
+        uuids: Collection[devices.GpuUuid],
+        asks: Callable[[devices.GpuUuid], None] = lambda _: None,
+    ) -> Mapping[devices.GpuUuid, health.Facts]:
         """What is told of each of these GPUs. One that NVML does not know, or has lost, is lost.
+
+        `asks` is told before each GPU is asked.
 
         Raises:
             errors.Retryable: the driver does not answer.
         """
+        found = {}
         with self._nvml.session() as library:
             try:
-                return {uuid: _facts(library, uuid) for uuid in uuids}
+                for uuid in uuids:
+                    asks(uuid)
+                    found[uuid] = _facts(library, uuid)
             except library.NVMLError as error:
                 raise errors.Retryable(
                     f"no answer from the NVIDIA driver: {nvml_codes.describe(error)}"
                 ) from error
+        return found
 
 
 def read(library: Any, handle: Any) -> health.Facts:

@@ -18,6 +18,8 @@ SOON = 0.3
 """Seconds after an event until the GPUs are looked at: what belongs together comes together."""
 MOST_WAITING = 1024
 """Different events that wait to be thought about; of more nothing is kept."""
+HUNG = 30.0
+"""Seconds after which a question about a GPU that has not come back is told."""
 _LEAST_PAUSE = 0.1
 """Seconds between two looks, whatever is due."""
 
@@ -25,8 +27,12 @@ _LEAST_PAUSE = 0.1
 class FactsSource(Protocol):
     """What can look at the health of GPUs."""
 
-    def facts(self, gpus: Collection[devices.GpuUuid]) -> Mapping[devices.GpuUuid, health.Facts]:
-        """Those of the GPUs with these UUIDs.
+    def facts(
+        self,
+        gpus: Collection[devices.GpuUuid],
+        asks: Callable[[devices.GpuUuid], None] = lambda _: None,
+    ) -> Mapping[devices.GpuUuid, health.Facts]:
+        """Those of the GPUs with these UUIDs; `asks` is told before each of them is asked.
 
         Raises:
             errors.Retryable: the driver does not answer.
@@ -84,6 +90,7 @@ class CardHealth:
         self._known: Mapping[str, prepared.Record] = {}
         self._thought_of: inventory.Snapshot | None = None
         self._look_at = float("-inf")
+        self._asking: tuple[devices.GpuUuid, float] | None = None
         self._log = telemetry.logger("health")
         self._thinker = workers.Worker("health", self._think)
         self._looker = workers.Worker("health-looks", self._look_again)
@@ -186,6 +193,7 @@ class CardHealth:
                 self._hear(event, at)
             for gpu in {*self.book.gpus, *(self._unwatched or ())}:
                 self.book.put(gpu, conditions.lapsed(self._listened(gpu, at), at, looked=False))
+            self._tell_hung(at)
             self.book.settle()
         if events:
             self._look_soon()
@@ -241,15 +249,30 @@ class CardHealth:
             return conditions.found(state, finding, at, self._policy.hold)
         return conditions.gone(state, health.Key.UNMONITORED, at)
 
+    def _asks(self, gpu: devices.GpuUuid) -> None:
+        with self._guard:
+            self._asking = gpu, self._clock().seconds
+
+    def _tell_hung(self, at: conditions.Now) -> None:
+        """Say of a GPU that a look does not come back from it; that one may never tell anything."""
+        if self._asking is None or at.seconds - self._asking[1] < HUNG:
+            return
+        gpu, hold = self._asking[0], self._policy.hold
+        finding = meaning.hung(gpu, HUNG, self._policy)
+        self.book.put(gpu, conditions.found(self.book.state(gpu), finding, at, hold))
+
     def _seen(self, snapshot: inventory.Snapshot) -> Mapping[devices.GpuUuid, meaning.Seen]:
         """What a look at every GPU says that is there, or was."""
         there = [card.gpu.uuid for card in snapshot.cards]
         facts: Mapping[devices.GpuUuid, health.Facts] = {}
         try:
-            facts = self._sources.facts.facts(there) if there else {}
+            facts = self._sources.facts.facts(there, self._asks) if there else {}
         except errors.Retryable as error:
             # What passes says nothing; what stays the inventory finds out.
             self._log.info("health of GPUs cannot be looked at for now", reason=str(error))
+        finally:
+            with self._guard:
+                self._asking = None
         found = {gpu: meaning.of_facts(gpu, one, self._policy) for gpu, one in facts.items()}
         return self._absent(snapshot) | found
 
@@ -269,7 +292,7 @@ class CardHealth:
             except Exception:  # noqa: BLE001 - a thread that ends would hear nothing ever again
                 self._log.exception("thinking about the health of GPUs failed unexpectedly")
                 self._thinker.pause(1.0)
-            self._thinker.rest(book.PACE if self.book.is_behind else self._interval)
+            self._thinker.rest(book.PACE if self.book.is_behind else min(self._interval, HUNG))
 
     def _look_again(self) -> None:
         while not self._looker.is_ending():

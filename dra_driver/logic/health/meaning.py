@@ -184,6 +184,16 @@ def driverless(gpu: devices.GpuUuid, problem: str, policy: Policy) -> health.Fin
     return health.Finding(gpu, _Key.DRIVER, "", effect, f"the driver does not answer: {problem}")
 
 
+def hung(gpu: devices.GpuUuid, seconds: float, policy: Policy) -> health.Finding:
+    """NVIDIA's driver has not come back for so long from a question about the GPU."""
+    problem = (
+        f"a question about the GPU has not come back for {seconds:g} s. This GPU, or another of "
+        "the node, hangs: look for Xid messages in the kernel log (dmesg), reset it or reboot "
+        "the node"
+    )
+    return driverless(gpu, problem, policy)
+
+
 def unmonitored(gpu: devices.GpuUuid, reason: str, policy: Policy) -> health.Finding:
     """Nobody listens to events of the GPU."""
     effect = policy.effect(_Key.UNMONITORED, "", taints.NONE)

@@ -145,3 +145,40 @@ def test_a_fault_inside_a_daemon_that_withdraws_the_card_is_the_cards(tmp_path):
     scene.xid(94)
     assert scene.since() == {"xid=94": "2026-11-30T10:00:00Z"}
     assert [one.finding.value for one in scene.health.view.of_claim("a")] == ["31"]
+
+
+def test_a_card_that_a_look_does_not_come_back_from_is_told_of_while_it_hangs(scene):
+    said = []
+
+    def hangs(gpu):
+        if gpu == scene.gpus[1].uuid:
+            for seconds in (card_health.HUNG - 1, 1):
+                scene.clock.go(seconds)
+                scene.health.think()
+                said.append(scene.said())
+
+    scene.during = hangs
+    scene.look()
+    assert said == [set(), {"gpu-1 driver="}]
+    [hung] = scene.health.view.conditions
+    assert "has not come back for 30 s" in hung.finding.message
+    scene.during = lambda _: None
+    assert scene.look() == {"gpu-1 driver="}
+    assert scene.look(scene.policy.hold) == set()
+    # What comes back in time is never told.
+    scene.clock.go(card_health.HUNG)
+    scene.health.think()
+    assert scene.said() == set()
+
+
+def test_a_look_that_fails_is_no_look_that_hangs(scene):
+    scene.during = _fails
+    with pytest.raises(RuntimeError):
+        scene.look()
+    scene.clock.go(card_health.HUNG)
+    scene.health.think()
+    assert scene.said() == set()
+
+
+def _fails(_gpu):
+    raise RuntimeError("a defect")
