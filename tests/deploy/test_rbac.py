@@ -62,6 +62,7 @@ def _live(plugin, machine, cluster):
         lambda: (cluster.get_claim(ref).get("status") or {}).get("devices"), "status.devices"
     )
     plugin.kubelet.unprepare(ref)
+    cluster.delete_claim(ref)
 
     # GPUs come and go, and their slices with them.
     def names():
@@ -75,6 +76,7 @@ def _live(plugin, machine, cluster):
     api_cluster.wait_for(lambda: names() == everything, "slices with both GPUs")
 
     # A record that is lost is looked for among all claims.
+    ref = cluster.claim(share)
     plugin.kubelet.prepare(ref)
     plugin.kill()
     machine.record_path(ref).write_text("damaged")
