@@ -32,6 +32,11 @@ class ClaimRef:
         """As in messages: namespace/name (uid)."""
         return f"{self.namespace}/{self.name} ({self.uid})"
 
+    @property
+    def short(self) -> str:
+        """For people who know their claims: namespace/name; one that was rebuilt may have none."""
+        return f"{self.namespace}/{self.name}" if self.name else f"UID {self.uid}"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpaqueConfig:

@@ -17,6 +17,8 @@ class Step(enum.StrEnum):
     """What the GPUs were set to is noted, and may be changed."""
     RESETTING = "resetting"
     """The reset itself may have been done, in part, or be at work."""
+    ENDED = "ended"
+    """It was cut short and is not at work any more; whether it was done is not known."""
     RESTORING = "restoring"
     """It was done; the GPUs are not all as they were."""
 

@@ -174,7 +174,7 @@ class Recovering:
                 gpu.uuid,
                 gpu.name,
                 together.get(gpu.uuid, frozenset()),
-                frozenset(resetting.named(one.ref) for one in having),
+                frozenset(one.ref.short for one in having),
                 recovery.foreign(gpu.instances, self._sources.books.get(gpu.uuid).spots),
                 self._health.book.resets(gpu.uuid),
                 left.get(gpu.uuid) or unknown.get(gpu.uuid) or _why_never(gpu),
@@ -258,7 +258,7 @@ def _with_claims(
         for result in claim.allocation.results if claim.allocation else ():
             if (result.device.driver, result.device.pool) == (node.driver_name, node.pool):
                 card = devices.card_of(result.device.device)
-                having.setdefault(card, set()).add(resetting.named(claim.ref))
+                having.setdefault(card, set()).add(claim.ref.short)
     cards = {
         uuid: dataclasses.replace(card, claims=card.claims | having.get(card.name, set()))
         for uuid, card in situation.cards.items()

@@ -20,7 +20,7 @@ from dra_driver.apps.health import card_health
 from dra_driver.logic.health import meaning, recovery
 from dra_driver.logic.offering import abilities
 from dra_driver.logic.preparing import planning
-from dra_driver.model import claims, devices, health, prepared
+from dra_driver.model import devices, health, prepared
 from dra_driver.model import resets as written
 
 LOCK_SECONDS = 1.0
@@ -122,22 +122,28 @@ class Resetter:
         Nothing is reset.
         """
         contents = self._kept.resets.contents()
-        for key, reason in contents.damaged.items():
-            self._log.error(
-                "what a GPU was before a reset is not known; see its persistence mode",
-                gpu=key,
-                reason=reason,
-                set_aside=str(self._kept.resets.keep_aside(key)),
-            )
-            self._kept.resets.remove(key)
         left: dict[str, str] = {}
+        for key, reason in contents.damaged.items():
+            try:
+                self._set_aside(key, reason)
+            except errors.DriverError as error:
+                left[key] = _NOT_IN_ORDER.format(error=error)
         for key, record in contents.records.items():
             try:
                 self._finish(key, record)
             except errors.DriverError as error:
-                why = f"what an earlier reset left is not in order yet: {error}"
-                left |= dict.fromkeys(record.gpus, why)
+                left |= dict.fromkeys(record.gpus, _NOT_IN_ORDER.format(error=error))
         return left
+
+    def _set_aside(self, key: str, reason: str) -> None:
+        self._refuse_resets([key])
+        self._log.error(
+            "what a GPU was before a reset is not known; see its persistence mode",
+            gpu=key,
+            reason=reason,
+            set_aside=str(self._kept.resets.keep_aside(key)),
+        )
+        self._kept.resets.remove(key)
 
     def _conclude_told(self, record: written.Record) -> None:
         """As `_conclude`, of a reset whose own error is the one that counts.
@@ -148,7 +154,7 @@ class Resetter:
         try:
             begun = self._kept.resets.get(record.key)
             if begun is not None and begun.step is written.Step.RESETTING:
-                self._refuse_resets(begun)
+                self._refuse_resets(begun.gpus)
             self._conclude(record)
         except errors.DriverError as error:
             self._log.error(
@@ -166,7 +172,10 @@ class Resetter:
                 self._kept.resets.remove(key)
                 return
             if record.step is written.Step.RESETTING:
-                self._refuse_resets(record)
+                self._refuse_resets(record.gpus)
+                # Claims may have the cards from here on, whatever keeps modes from being put back.
+                record = record.at(written.Step.ENDED)
+                self._kept.resets.write(record)
             self._conclude(record)
             self._log.warning(
                 "a reset was cut short; put in order", gpus=list(record.gpus), step=record.step
@@ -183,7 +192,7 @@ class Resetter:
         contents = self._kept.records.contents()
         if contents.damaged:
             raise Refused(f"what claims {', '.join(contents.damaged)} have is not known for now")
-        having = [named(one.ref) for one in _having(contents.records.values(), cards)]
+        having = [one.ref.short for one in _having(contents.records.values(), cards)]
         if having:
             raise Refused(f"claims have devices of it: {', '.join(sorted(having))}")
 
@@ -292,10 +301,10 @@ class Resetter:
             named = ", ".join(str(self._describe(pid)) for pid in pids)
             raise Refused(f"the GPU is held open by {named}: end it, or delete its pod")
 
-    def _refuse_resets(self, record: written.Record) -> None:
+    def _refuse_resets(self, gpus: Iterable[str]) -> None:
         """A reset that was begun may go on without the process that began it."""
         known = processes.Processes(self._tools.proc_root)
-        pids = [pid for gpu in record.gpus for pid in known.running(*self._tools.smi.traces(gpu))]
+        pids = [pid for gpu in gpus for pid in known.running(*self._tools.smi.traces(gpu))]
         if pids:
             raise Refused(f"it is still at work: {self._describe(pids[0])}")
 
@@ -351,12 +360,8 @@ class Resetter:
 
 _POLICY = meaning.Policy()
 """What taints follow is not asked here."""
+_NOT_IN_ORDER = "what an earlier reset left is not in order yet: {error}"
 _FIND_THEM = "fuser -v /dev/nvidia* on the node tells who has it open"
-
-
-def named(ref: claims.ClaimRef) -> str:
-    """A claim, for people; one that was rebuilt may have no name."""
-    return f"{ref.namespace}/{ref.name}" if ref.name else f"UID {ref.uid}"
 
 
 def has(record: prepared.Record, name: str, gpu: str) -> bool:

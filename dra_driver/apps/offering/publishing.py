@@ -300,7 +300,10 @@ class Publisher:
             (body["metadata"]["name"], body["metadata"]["resourceVersion"]) for body in existing
         )
         refused = frozenset(writer.refused)
+        if not self._may_publish():
+            return False
         wanted = self._wanted(self._devices(existing, versions), form, refused)
+        # Another instance may have begun to publish meanwhile.
         if wanted is None or not self._may_publish():
             return False
         if refused and not any(content.devices for content in wanted):

@@ -6,11 +6,13 @@ a claim has stays: the node knows of claims that are prepared, and the API serve
 allocated. It is asked as seldom as can be, as that takes a list of all claims.
 """
 
+import random
 import time
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 
 from dra_driver import errors, telemetry
+from dra_driver.model import backoff
 
 Allocated = Callable[[], Collection[str]]
 """The names of the node's devices that claims have, prepared or not.
@@ -19,20 +21,31 @@ Raises:
     errors.DriverError: that is not known now.
 """
 ASK_AGAIN = 10.0
-"""Seconds for which a device is left alone that a claim was seen to have, before it is asked again;
-and after which it is asked once more about one that was left out, as a scheduler may have been
-behind at that moment."""
+"""Seconds after a device was left out until it is asked once more who has it: a scheduler may have
+been behind at that moment. And the first pause, at most, before it is asked again about devices
+that claims were seen to have, or that it could not be asked about."""
+LEAST_OFTEN = 80.0
+"""The longest of those pauses, which double."""
 
 
 class Withdrawing:
     """What was decided last. For one thread."""
 
-    def __init__(self, allocated: Allocated) -> None:
+    def __init__(
+        self, allocated: Allocated, *, chance: Callable[[], float] = random.random
+    ) -> None:
+        """`chance` spreads the pauses: many nodes may lose their drivers at once."""
         self._allocated = allocated
+        self._chance = chance
+        self._pauses = backoff.Schedule(ASK_AGAIN, LEAST_OFTEN)
         self._out: dict[str, float | None] = {}
         """When it is asked once more about what is left out; None: it was."""
+        self._still_listed: frozenset[str] = frozenset()
         self._had: frozenset[str] = frozenset()
-        self._asked = float("-inf")
+        self._kept: frozenset[str] = frozenset()
+        self._in_vain = 0
+        self._not_before = float("-inf")
+        self._problem = ""
         self._due: float | None = None
         self._log = telemetry.logger("offers")
 
@@ -41,28 +54,52 @@ class Withdrawing:
         """In how many seconds more may be known, of what was asked about last; None: all is."""
         return None if self._due is None else max(self._due - time.monotonic(), 0.0)
 
-    def out(self, doubtful: AbstractSet[str], listed: Collection[str]) -> frozenset[str]:
+    def out(self, doubtful: AbstractSet[str], listed: AbstractSet[str]) -> frozenset[str]:
         """Those that no claim has; while that is not known, those that are not `listed` now."""
         now = time.monotonic()
-        self._out = {name: at for name, at in self._out.items() if name in doubtful}
+        self._keep_up(doubtful, listed, now)
         new = doubtful - self._out.keys()
         late = {name for name, at in self._out.items() if at is not None and at <= now}
-        is_known = self._had >= new and now - self._asked < ASK_AGAIN
-        if late or (new and not is_known):
-            if not self._ask(new | late, now):
-                self._due = now + ASK_AGAIN
-                return frozenset(self._out.keys() | (new.difference(listed) if listed else ()))
-            self._settle(new, late, now)
+        if self._is_to_be_asked(new, late, now) and self._ask(new | late):
+            self._settle(new, late, listed)
+        self._still_listed = frozenset(self._out.keys() & listed)
+        self._due = self._next(doubtful)
+        return frozenset(self._out.keys() | (new - listed if self._problem else set()))
+
+    def _keep_up(self, doubtful: AbstractSet[str], listed: AbstractSet[str], now: float) -> None:
+        """Take in what is listed by now: writing takes its time, and others may write too."""
+        # What is listed again may have been given out since.
+        kept = {
+            name: at
+            for name, at in self._out.items()
+            if name in doubtful and not (at is None and name in listed)
+        }
+        gone = self._still_listed - listed
+        self._out = {name: now + ASK_AGAIN if name in gone else at for name, at in kept.items()}
+
+    def _is_to_be_asked(self, new: AbstractSet[str], late: AbstractSet[str], now: float) -> bool:
+        if not (new or late):
+            return False
+        is_known = not self._problem and not late and new <= self._kept
+        return now >= self._not_before or not (is_known or self._problem)
+
+    def _next(self, doubtful: AbstractSet[str]) -> float | None:
+        """When to ask again; None: there is nothing to be asked."""
         waits = [at for at in self._out.values() if at is not None]
         if doubtful - self._out.keys():
-            waits.append(self._asked + ASK_AGAIN)
-        self._due = min(waits, default=None)
-        return frozenset(self._out)
+            waits.append(self._not_before)
+        if not waits:
+            return None
+        return max(min(waits), self._not_before) if self._problem else min(waits)
 
-    def _settle(self, new: AbstractSet[str], late: AbstractSet[str], now: float) -> None:
+    def _settle(
+        self, new: AbstractSet[str], late: AbstractSet[str], listed: AbstractSet[str]
+    ) -> None:
         """Decide about what it was asked about."""
-        self._out |= dict.fromkeys(late)
-        if back := late & self._had:
+        now = time.monotonic()
+        # What could not be written yet is not left out yet.
+        self._out |= {name: now + ASK_AGAIN if name in listed else None for name in late}
+        if back := self._out.keys() & self._had:
             self._log.warning(
                 "devices were given to claims while they were left out, and are listed again",
                 devices=sorted(back),
@@ -75,17 +112,28 @@ class Withdrawing:
                 devices=sorted(gone),
             )
             self._out |= dict.fromkeys(gone, now + ASK_AGAIN)
+        kept = frozenset((new | back) & self._had)
+        self._in_vain = self._in_vain + 1 if kept <= self._kept else 1
+        self._kept = kept
+        self._not_before = now + self._pauses.pause(self._in_vain, chance=self._chance())
 
-    def _ask(self, names: Collection[str], now: float) -> bool:
+    def _ask(self, names: Collection[str]) -> bool:
         """Learn what claims have; whether that is known now."""
         try:
             self._had = frozenset(self._allocated())
         except errors.DriverError as error:
-            self._log.info(
-                "devices that are not well stay listed, as it is not known who has them",
-                devices=sorted(names),
-                reason=str(error),
-            )
+            self._in_vain = self._in_vain + 1 if self._problem else 1
+            pause = self._pauses.pause(self._in_vain, chance=self._chance())
+            self._not_before = time.monotonic() + pause
+            if str(error) != self._problem:
+                self._log.info(
+                    "devices that are gone or not well stay as they are listed: it is not known "
+                    "who has them",
+                    devices=sorted(names),
+                    reason=str(error),
+                )
+            self._problem = str(error)
             return False
-        self._asked = now
+        if self._problem:
+            self._problem, self._in_vain = "", 0
         return True

@@ -215,9 +215,10 @@ class Attempts:
             for one in found.records.values()
             if one.step is written.Step.RESETTING and one.boot_id == self._store.boot_id
             for gpu in one.gpus
-        } | found.damaged.keys()
+        }
         for name, gpu in plan.gpus.items():
-            if gpu in going:
+            # What cannot be read may be about any of them.
+            if found.damaged or gpu in going:
                 raise errors.Retryable(
                     f"claim {ref}: a reset of {name} was cut short, and may be at work still; it "
                     "is put in order first"

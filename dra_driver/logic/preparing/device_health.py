@@ -44,7 +44,7 @@ def of_node(
         for device in record.devices:
             trouble = of_claim.get(cdi.device_key(device.device, device.share_id))
             if trouble is not None:
-                users[device.device, trouble.message].append(f"{record.namespace}/{record.name}")
+                users[device.device, trouble.message].append(record.ref.short)
     for (name, message), claims in sorted(users.items()):
         found[name] = found[name] or f"{message} (claims {', '.join(dict.fromkeys(claims))})"
     return dict(sorted(found.items()))
@@ -62,7 +62,7 @@ def conditions_of(
     for record in known:
         for one in view.of_claim(record.uid):
             for name in dict.fromkeys(device.device for device in record.devices):
-                users[name, one].append(f"{record.namespace}/{record.name}")
+                users[name, one].append(record.ref.short)
     for (name, one), claims in users.items():
         message = f"{one.finding.message} (claims {', '.join(sorted(claims))})"
         hit = dataclasses.replace(one, finding=dataclasses.replace(one.finding, message=message))

@@ -122,3 +122,60 @@ def test_a_claim_gets_no_card_of_which_it_is_not_known_whether_it_is_being_reset
         patient.prepare(ref, seconds=0.5)
     patient.look()
     assert patient.prepare(ref)
+
+
+def test_a_claim_gets_none_of_the_cards_that_are_reset_at_once(patient, api):
+    both = _begun_together(patient)
+    for name in both:
+        with pytest.raises(errors.Retryable, match=f"a reset of {name} was cut short"):
+            patient.prepare(api.make(name), seconds=0.5)
+
+
+def test_a_card_that_cannot_be_put_in_order_keeps_no_other_from_claims_once_no_reset_is_at_work(
+    patient, api, monkeypatch
+):
+    _, second = _begun_together(patient, persistence=True)
+
+    def refuse(_gpu, *, on):
+        raise errors.Rejected(f"persistence mode: {on}")
+
+    monkeypatch.setattr(patient.resetter._modes, "set_persistence", refuse)
+    patient.look()
+    assert patient.begun.contents().records
+    assert patient.prepare(api.make(second))
+    monkeypatch.undo()
+    patient.look()
+    assert patient.is_over()
+    assert patient.resets() == [0, 0]
+
+
+def _begun_together(node, **modes):
+    """The names of two cards whose reset was cut short."""
+    cards = {
+        node.uuid(n): written.Card(
+            gpu=node.uuid(n), name=f"gpu-{n}", minor=n, locks=(f"gpu-{n}",), **modes
+        )
+        for n in (0, 1)
+    }
+    ordered = tuple(cards[uuid] for uuid in sorted(cards))
+    boot = node.store.boot_id
+    node.begun.write(written.Record(boot_id=boot, step=written.Step.RESETTING, cards=ordered))
+    return [card.name for card in ordered]
+
+
+def test_a_damaged_file_of_a_reset_stays_while_the_reset_is_at_work(patient, api):
+    (patient.root / "resets").mkdir(exist_ok=True)
+    path = patient.root / "resets" / f"{patient.uuid(0)}.json"
+    path.write_text("{")
+    words = patient.smi.traces(patient.uuid(0))
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", *words], stdin=subprocess.PIPE
+    ) as program:
+        patient.look()
+        for name in ("gpu-0", "gpu-1"):
+            with pytest.raises(errors.Retryable, match="a reset of"):
+                patient.prepare(api.make(name), seconds=0.5)
+        program.stdin.close()
+    patient.look()
+    assert not path.exists()
+    assert patient.prepare(api.make("gpu-0"))

@@ -90,7 +90,8 @@ def test_a_claim_whose_card_was_replaced_is_refused_and_its_status_says_so(
     assert f"device 'gpu-0' was published for NVIDIA H100 80GB HBM3 {h100}" in error
     assert "is not on this node any more" in error
     assert own_machine.record(ref) is None
-    wait_for_published(own_cluster, {T4: (t4, 1), "gpu-2": (new, 0)})
+    # What a claim has stays listed.
+    wait_for_published(own_cluster, {H100: (h100, 0), T4: (t4, 1), "gpu-2": (new, 0)})
 
     def conditions():
         status = own_cluster.get_claim(ref)["status"]

@@ -8,6 +8,7 @@ from dra_driver.sim.gpus import gpu_faults, gpu_state
 
 pytestmark = pytest.mark.sampled(9)
 
+LOST = "gpu.nvidia.com/gpu-lost"
 DRIVER_NOT_LOADED = 9
 TIMEOUT_OF_NVML = 10
 
@@ -48,7 +49,7 @@ def test_a_gpu_that_is_held_stays_listed_with_a_taint_until_it_is_given_back(
     kubelet.prepare(ref)
     cluster.wait_devices("gpu-0", "gpu-1")
     machine.lose_gpus("gpu-1", "gpu-0")
-    wanted = {"gpu-1": ["gpu.nvidia.com/gpu-lost"]}
+    wanted = {"gpu-1": [LOST]}
     api_cluster.wait_for(lambda: taints(cluster) == wanted, "the taint")
     kubelet.unprepare(ref)
     cluster.delete_claim(ref)
@@ -59,7 +60,7 @@ def test_a_held_gpu_that_is_back_loses_its_taint(kubelet, whole, cluster, machin
     ref = cluster.claim("gpu-1")
     kubelet.prepare(ref)
     machine.lose_gpus("gpu-1")
-    api_cluster.wait_for(lambda: taints(cluster).get("gpu-1"), "the taint")
+    api_cluster.wait_for(lambda: LOST in taints(cluster)["gpu-1"], "the taint")
     machine.heal_gpus()
     api_cluster.wait_for(lambda: taints(cluster) == {"gpu-0": [], "gpu-1": []}, "no taint")
 
@@ -82,11 +83,12 @@ def test_a_claim_for_a_gpu_that_is_gone_is_an_error_that_says_so(kubelet, whole,
 def test_a_claim_for_a_gpu_that_is_about_to_appear_waits_for_it(
     kubelet, whole, cluster, machine, plugin
 ):
-    cluster.wait_devices("gpu-0", "gpu-1")
+    # What is told of the last time is over.
+    api_cluster.wait_for(lambda: taints(cluster) == {"gpu-0": [], "gpu-1": []}, "no taint")
     ref = cluster.claim("gpu-1")
     machine.lose_gpus("gpu-1")
     # What a claim has stays listed, prepared or not.
-    api_cluster.wait_for(lambda: taints(cluster).get("gpu-1"), "the taint")
+    api_cluster.wait_for(lambda: LOST in taints(cluster)["gpu-1"], "the taint")
     answers = []
     calling = plugin_process.in_background(lambda: answers.append(kubelet.prepare(ref)))
     plugin.wait_log("waiting", component="preparer", claim_uid=ref.uid)
@@ -145,7 +147,7 @@ def test_a_held_gpu_that_is_gone_stays_listed_after_a_restart(own_plugin, own_cl
     plugin.kubelet.prepare(ref)
     own_cluster.wait_devices("gpu-0", "gpu-1")
     own_machine.lose_gpus("gpu-1")
-    api_cluster.wait_for(lambda: taints(own_cluster).get("gpu-1"), "the taint")
+    api_cluster.wait_for(lambda: LOST in taints(own_cluster)["gpu-1"], "the taint")
     before = own_cluster.slices()
     writes = len(own_cluster.slice_writes())
     plugin.kill()

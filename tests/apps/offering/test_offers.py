@@ -8,7 +8,7 @@ import mig_node
 import pytest
 
 from dra_driver import errors
-from dra_driver.apps.offering import offers
+from dra_driver.apps.offering import offers, withdrawing
 from dra_driver.logic.health import conditions, meaning
 from dra_driver.logic.offering import publishing
 from dra_driver.model import health
@@ -204,3 +204,70 @@ def test_while_a_record_cannot_be_read_nothing_that_is_sick_is_left_out_either(n
     assert "gpu-0" in scene.publish(untainted)
     (node.root / "claims" / "uid-1.json").unlink()
     assert "gpu-0" not in scene.publish(untainted)
+
+
+def sick_and_asked(node, name="gpu-0"):
+    """A scene in which the first card is withdrawn, and what is asked of the API server."""
+    finding = meaning.lost(node.gpus.snapshot.cards[0].gpu.uuid, meaning.Policy())
+    sick = conditions.View((health.Condition(finding, "2026-11-30T10:00:00Z"),))
+    asked = []
+    scene = Scene(node, 0, health=lambda: sick, allocated=lambda: asked.append(1) or (name,))
+    scene.published = published_well(node)
+    return scene, asked
+
+
+def test_where_taints_are_taken_nobody_is_asked_about_a_sick_card_that_is_there(node):
+    scene, asked = sick_and_asked(node)
+    assert "gpu-0" in scene.publish(SPLIT)
+    assert asked == []
+
+
+def test_it_is_asked_again_who_has_what_without_anybody_waking_it(node, monkeypatch):
+    scene, asked = sick_and_asked(node)
+    monkeypatch.setattr(withdrawing.Withdrawing, "wait", 0.01)
+    assert "gpu-0" in scene.publish(dataclasses.replace(SPLIT, taints=False))
+    assert asked == [1]
+    scene.offers._timer.join(60)
+    assert scene.reminded
+
+
+def test_an_earlier_reminder_takes_the_place_of_a_later_one_and_not_the_other_way_round(scene):
+    made = scene(0)
+    made.offers._remind(3600)
+    late = made.offers._timer
+    made.offers._remind(5)
+    soon = made.offers._timer
+    made.offers._remind(60)
+    assert made.offers._timer is soon is not late
+    assert late.finished.is_set()
+    assert soon.interval == 5
+
+
+@pytest.mark.parametrize("device", [mig_node.FIRST, "gpu-1"])
+def test_what_a_prepared_claim_has_and_nothing_offers_is_listed_by_its_record(
+    scene, node, api, device
+):
+    made = scene(0)
+    node.prepare(api.make(device))
+    node.gpus.look()
+    seen = node.gpus.snapshot
+    ruled_out = tuple(dataclasses.replace(card, offers={}, counters={}) for card in seen.cards)
+    snapshot = dataclasses.replace(seen, cards=ruled_out)
+    made.offers._gpus = types.SimpleNamespace(wait_first=lambda _: True, snapshot=snapshot)
+    assert made.publish() == [device]
+    again = made.published
+    made.publish()
+    assert made.published == again
+
+
+def test_what_a_claim_only_looks_at_goes_with_its_card(scene, node, api, lose):
+    made = scene(0)
+    ref = api.make(mig_node.OTHER_CARD)
+    node.prepare(ref)
+    [record] = node.store.records.contents().records.values()
+    looks = [one.model_copy(update={"admin_access": True}) for one in record.devices]
+    node.store.records.write(record.model_copy(update={"devices": tuple(looks)}))
+    assert mig_node.OTHER_CARD in made.publish()
+    lose(1)
+    node.gpus.look()
+    assert mig_node.OTHER_CARD not in made.publish()

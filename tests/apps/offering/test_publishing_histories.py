@@ -399,7 +399,7 @@ class History(RuleBasedStateMachine):
         """What claims have: all that is offered, and all that is known of what is not."""
         world = self.world
         known = before | self.node.seen.keys()
-        there = world.there() | {name for name in world.allocated & known if world.is_absent(name)}
+        there = world.there() | {name for name in known if world.is_absent(name)}
         wanted = (world.allocated & there) - self.late
         if self.node.layout is publishing.Layout.PLAIN:
             # Nobody may be offered what only counters keep apart.

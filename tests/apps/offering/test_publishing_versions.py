@@ -111,6 +111,7 @@ def test_a_taint_that_the_server_drops_is_told_once_and_not_written_again_and_ag
         plugin.kubelet.unprepare(UNKNOWN)
     machine.lose_gpus("gpu-0")
     plugin.wait_log("GPU is no longer offered", device="gpu-0")
+    cluster.delete_claim(held)
     plugin.kubelet.unprepare(held)
     cluster.wait_devices()
     # What it drops is tried once and not for each taint, and never if it was asked before.

@@ -15,6 +15,7 @@ GONE = (
     "devices that no claim has are left out: their GPU is gone, or they are not well and the API "
     "server takes no taints"
 )
+UNKNOWN = "devices that are gone or not well stay as they are listed: it is not known who has them"
 BACK = "devices were given to claims while they were left out, and are listed again"
 
 
@@ -24,16 +25,25 @@ class Scene:
     def __init__(self, monkeypatch):
         self.now, self.asked, self.allocated = 1000.0, 0, set()
         monkeypatch.setattr(withdrawing, "time", types.SimpleNamespace(monotonic=lambda: self.now))
-        self.one = withdrawing.Withdrawing(self.ask)
+        self.one = withdrawing.Withdrawing(self.ask, chance=lambda: 1.0)
+        self.listed = set(ALL)
+        self.takes = 0.0
+        """Seconds that the API server takes for an answer."""
 
     def ask(self):
         self.asked += 1
+        self.now += self.takes
         if isinstance(self.allocated, Exception):
             raise self.allocated
         return self.allocated
 
-    def out(self, *doubtful, listed=ALL):
-        return set(self.one.out(set(doubtful), listed))
+    def out(self, *doubtful, written=True):
+        """What is left out, once that is written."""
+        out = set(self.one.out(set(doubtful), self.listed))
+        if written:
+            self.listed = (self.listed | set(doubtful)) - out
+            assert self.one.out(set(doubtful), self.listed) == out
+        return out
 
 
 @pytest.fixture
@@ -78,24 +88,77 @@ def test_what_a_scheduler_gave_out_that_was_behind_is_listed_again(scene):
     scene.allocated = {"gpu-0"}
     scene.now += withdrawing.ASK_AGAIN
     with structlog.testing.capture_logs() as lines:
-        assert scene.out("gpu-0", "gpu-1", listed={"gpu-2"}) == {"gpu-1"}
+        assert scene.out("gpu-0", "gpu-1") == {"gpu-1"}
     assert [(line["event"], line["devices"]) for line in lines] == [(BACK, ["gpu-0"])]
-    assert scene.out("gpu-0", "gpu-1") == {"gpu-1"}
     assert scene.one.wait == withdrawing.ASK_AGAIN
     scene.allocated = set()
     scene.now += withdrawing.ASK_AGAIN
     assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
 
 
-def test_what_a_claim_was_seen_to_have_is_asked_for_again_after_a_while(scene):
+def test_what_was_given_out_much_later_is_listed_again_once_that_is_learnt(scene):
+    scene.out("gpu-0")
+    scene.now += withdrawing.ASK_AGAIN
+    scene.out("gpu-0")
+    scene.now += 3600
+    scene.allocated = {"gpu-0"}
+    assert scene.out("gpu-0") == {"gpu-0"}
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-1"}
+
+
+def test_the_while_after_which_it_is_asked_once_more_begins_when_it_is_written(scene):
+    for _ in range(3):
+        assert scene.out("gpu-0", written=False) == {"gpu-0"}
+        scene.now += withdrawing.ASK_AGAIN
+    # What is listed still may have been given out meanwhile.
+    assert scene.asked == 3
+    scene.listed.remove("gpu-0")
+    assert scene.out("gpu-0") == {"gpu-0"}
+    assert (scene.asked, scene.one.wait) == (3, withdrawing.ASK_AGAIN)
+
+
+def test_what_is_given_out_while_it_could_not_be_written_is_not_left_out(scene):
+    assert scene.out("gpu-0", written=False) == {"gpu-0"}
+    scene.allocated = {"gpu-0"}
+    scene.now += withdrawing.ASK_AGAIN
+    assert scene.out("gpu-0") == set()
+
+
+def test_what_another_instance_has_listed_again_is_asked_for_anew(scene):
+    scene.out("gpu-0")
+    scene.now += withdrawing.ASK_AGAIN
+    scene.out("gpu-0")
+    scene.listed.add("gpu-0")
     scene.allocated = {"gpu-0"}
     assert scene.out("gpu-0") == set()
-    assert scene.one.wait == withdrawing.ASK_AGAIN
+
+
+def test_what_claims_were_seen_to_have_is_asked_for_again_ever_less_often(scene):
+    scene.allocated = {"gpu-0"}
+    assert scene.out("gpu-0") == set()
+    waits = []
+    for _ in range(5):
+        waits.append(scene.one.wait)
+        scene.now += scene.one.wait - 1
+        asked = scene.asked
+        assert (scene.out("gpu-0"), scene.asked, scene.one.wait) == (set(), asked, 1)
+        scene.now += 1
+        assert (scene.out("gpu-0"), scene.asked) == (set(), asked + 1)
+    assert waits == [10, 20, 40, 80, 80]
+    # Another device begins anew.
+    scene.allocated.add("gpu-1")
+    assert scene.out("gpu-0", "gpu-1") == set()
+    assert scene.one.wait == 10
     scene.allocated = set()
-    scene.now += withdrawing.ASK_AGAIN - 1
-    assert (scene.out("gpu-0"), scene.asked, scene.one.wait) == (set(), 1, 1)
-    scene.now += 1
-    assert (scene.out("gpu-0"), scene.asked) == ({"gpu-0"}, 2)
+    scene.now += 10
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0", "gpu-1"}
+
+
+def test_what_was_seen_to_be_had_before_it_was_in_doubt_is_asked_for(scene):
+    scene.allocated = {"gpu-0", "gpu-1"}
+    assert scene.out("gpu-0") == set()
+    scene.allocated = {"gpu-0"}
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-1"}
 
 
 def test_what_was_left_out_and_is_well_or_had_since_is_asked_for_anew(scene):
@@ -107,17 +170,38 @@ def test_what_was_left_out_and_is_well_or_had_since_is_asked_for_anew(scene):
 
 def test_while_nobody_tells_who_has_what_everything_stays_as_it_is_and_that_is_said(scene):
     scene.allocated = errors.Retryable("no API server")
+    scene.listed = {"gpu-0", "gpu-1"}
     with structlog.testing.capture_logs() as lines:
-        assert scene.out("gpu-0", "gpu-1", "gpu-2", listed={"gpu-0", "gpu-1"}) == {"gpu-2"}
+        for _ in range(3):
+            assert scene.out("gpu-0", "gpu-1", "gpu-2", written=False) == {"gpu-2"}
+            assert scene.one.wait == withdrawing.ASK_AGAIN
     assert [(line["devices"], line["reason"]) for line in lines] == [
         (["gpu-0", "gpu-1", "gpu-2"], "no API server")
     ]
-    assert scene.one.wait == withdrawing.ASK_AGAIN
+    assert scene.asked == 1
     scene.allocated = {"gpu-1"}
+    scene.now += withdrawing.ASK_AGAIN
     with structlog.testing.capture_logs() as lines:
-        assert scene.out("gpu-0", "gpu-1", "gpu-2", listed={"gpu-0"}) == {"gpu-0", "gpu-2"}
-    assert [line["devices"] for line in lines] == [["gpu-0", "gpu-2"]]
-    assert [line["event"] for line in lines] == [GONE]
+        assert scene.out("gpu-0", "gpu-1", "gpu-2") == {"gpu-0", "gpu-2"}
+    assert [(line["event"], line["devices"]) for line in lines] == [(GONE, ["gpu-0", "gpu-2"])]
+
+
+def test_an_api_server_that_does_not_tell_is_asked_ever_less_often(scene):
+    scene.allocated = errors.Retryable("no API server")
+    scene.out("gpu-0", written=False)
+    waits = []
+    for _ in range(5):
+        waits.append(scene.one.wait)
+        scene.now += scene.one.wait
+        scene.out("gpu-0", written=False)
+    assert waits == [10, 20, 40, 80, 80]
+    assert scene.asked == 6
+
+
+def test_an_api_server_that_is_slow_is_not_asked_again_at_once(scene):
+    scene.takes, scene.allocated = 25.0, {"gpu-1"}
+    assert scene.out("gpu-0", "gpu-1") == {"gpu-0"}
+    assert (scene.asked, scene.one.wait) == (1, withdrawing.ASK_AGAIN)
 
 
 def test_what_was_left_out_stays_so_while_nobody_tells_who_has_it(scene):
@@ -125,13 +209,10 @@ def test_what_was_left_out_stays_so_while_nobody_tells_who_has_it(scene):
     scene.allocated = errors.Retryable("no API server")
     scene.now += withdrawing.ASK_AGAIN
     assert scene.out("gpu-0") == {"gpu-0"}
+    assert (scene.asked, scene.one.wait) == (2, withdrawing.ASK_AGAIN)
     scene.allocated = {"gpu-0"}
+    scene.now += withdrawing.ASK_AGAIN
     assert scene.out("gpu-0") == set()
-
-
-def test_while_nothing_is_published_all_is_listed_until_it_is_known_who_has_it(scene):
-    scene.allocated = errors.Retryable("no API server")
-    assert scene.out("gpu-0", "gpu-1", listed=()) == set()
 
 
 # With an API server
@@ -231,7 +312,7 @@ def test_a_sick_device_stays_listed_while_the_api_server_does_not_list_claims(
     cluster.wait_devices("gpu-0", "gpu-1")
     cluster.faults.rule = rule
     wants_reboot(own_machine, "gpu-0")
-    plugin.wait_log("devices that are not well stay listed, as it is not known who has them")
+    plugin.wait_log(UNKNOWN)
     cluster.wait_devices("gpu-0", "gpu-1")
     cluster.faults.rule = None
     cluster.claim("gpu-0")

@@ -171,6 +171,7 @@ def test_a_held_gpu_that_is_gone_stays_listed_when_the_other_instance_has_prepar
         lambda: cluster.slices()[0]["spec"]["devices"][-1].get("taints"), "a taint"
     )
     assert len(cluster.wait_devices("gpu-0", "gpu-1")) == 1
+    cluster.delete_claims()
     new.kubelet.unprepare(ref)
     cluster.wait_devices("gpu-0")
     machine.heal_gpus()

@@ -6,7 +6,7 @@ import mig_cards
 import pytest
 
 from dra_driver.logic.offering import abilities, catalog, placements
-from dra_driver.model import devices, mig, shares
+from dra_driver.model import devices, mig, prepared, shares
 
 DYNAMIC, STATIC, OFF = mig.Mode.DYNAMIC, mig.Mode.STATIC, mig.Mode.OFF
 HOPPER = mig_cards.gpu(mig_cards.H100)
@@ -332,3 +332,45 @@ def test_why_a_card_is_not_divided_stands_beside_what_else_keeps_it_from_being_o
     plain = catalog.card(gpu, STATIC)
     note = catalog.divided(plain, shares.Shares()).note
     assert note.startswith(f"{plain.note}; each of its devices goes to one claim")
+
+
+def test_what_a_claim_had_of_a_card_is_told_by_its_record():
+    one, two = mig_cards.node("h100-80gb-hbm3:2")
+    mine, others = _had(one, gi=3), _had(two, gi=4, made=False)
+    cards = [catalog.card(gpu, mig.Mode.OFF) for gpu in (one, two)]
+    record = prepared.Record(
+        uid="u",
+        namespace="n",
+        name="c",
+        phase=prepared.Phase.COMPLETED,
+        boot_id="b",
+        devices=(),
+        partitions=(mine, others),
+        gpus={one.name: one.uuid, two.name: two.uuid},
+    )
+    found = catalog.of_claims(cards, [record])
+    assert {name: (had.gpu, had.spot, had.instance) for name, had in found.items()} == {
+        mine.device: (one, mine.spot, None),
+        others.device: (two, others.spot, others.instance),
+    }
+    # Names that have changed hands since say nothing of the cards.
+    moved = record.model_copy(update={"gpus": {one.name: two.uuid, two.name: one.uuid}})
+    assert catalog.of_claims(cards, [moved]) == {}
+
+
+def _had(gpu, *, gi, **fields):
+    profile = gpu.profiles[0]
+    spot = mig.Spot(profile.id, profile.placements[0])
+    return prepared.Partition(
+        device=devices.mig_device_name(gpu.name, profile.name, spot),
+        gpu=gpu.uuid,
+        minor=gpu.minor,
+        profile=profile.name,
+        profile_id=profile.id,
+        start=spot.placement.start,
+        size=spot.placement.size,
+        gi=gi,
+        ci=0,
+        uuid=mig_cards.INSTANCE_UUID.format(gi=gi),
+        **fields,
+    )

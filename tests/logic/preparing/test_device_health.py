@@ -92,7 +92,7 @@ def test_what_has_hit_claims_names_them_whatever_else_is_wrong_with_the_device()
     bad = condition("xid", "XID 79", taints.NO_SCHEDULE)
     finding = dataclasses.replace(bad.finding, message="its daemon failed", only_claims=True)
     fault = health.Condition(finding, "2026-11-30T10:00:00Z", ("u1", "u2"))
-    known = [record("gpu-0", "gpu-0", uid="u1"), record("gpu-0", uid="u2"), record(MIG, uid="u3")]
+    known = [record("gpu-0", uid="u2"), record("gpu-0", "gpu-0", uid="u1"), record(MIG, uid="u3")]
     found = device_health.conditions_of(
         conditions.View((bad, fault)),
         {"gpu-0": ("GPU-1", None), MIG: ("GPU-1", None), "gpu-1": ("GPU-2", None)},
