@@ -1,7 +1,7 @@
 """An API server with scheduler and claim controller, and the objects that tests put into it."""
 
 import pathlib
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from polling import until
 
@@ -11,6 +11,7 @@ from dra_driver.sim.api.serving import server
 from dra_driver.sim.cluster import claim_controller, evictor, scheduler
 
 Json = dict[str, Any]
+Part = TypeVar("Part")
 
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
@@ -46,6 +47,10 @@ class ControlPlane:
     def _start(self, part: Any) -> None:
         part.start()
         self._parts.append(part)
+
+    def part(self, kind: type[Part]) -> Part:
+        """The one of this kind that was started."""
+        return next(part for part in self._parts if isinstance(part, kind))
 
     def stop_parts(self) -> None:
         while self._parts:

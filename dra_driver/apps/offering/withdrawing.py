@@ -24,6 +24,8 @@ ASK_AGAIN = 10.0
 """Seconds after a device was left out until it is asked once more who has it: a scheduler may have
 been behind at that moment. And the first pause, at most, before it is asked again about devices
 that claims were seen to have, or that it could not be asked about."""
+OLD = 1.0
+"""Seconds after which an answer is too old to leave out by it what is listed still."""
 LEAST_OFTEN = 80.0
 """The longest of those pauses, which double."""
 
@@ -40,10 +42,11 @@ class Withdrawing:
         self._pauses = backoff.Schedule(ASK_AGAIN, LEAST_OFTEN)
         self._out: dict[str, float | None] = {}
         """When it is asked once more about what is left out; None: it was."""
-        self._still_listed: frozenset[str] = frozenset()
         self._had: frozenset[str] = frozenset()
         self._kept: frozenset[str] = frozenset()
+        self._told: frozenset[str] = frozenset()
         self._in_vain = 0
+        self._asked = float("-inf")
         self._not_before = float("-inf")
         self._problem = ""
         self._due: float | None = None
@@ -61,21 +64,19 @@ class Withdrawing:
         new = doubtful - self._out.keys()
         late = {name for name, at in self._out.items() if at is not None and at <= now}
         if self._is_to_be_asked(new, late, now) and self._ask(new | late):
-            self._settle(new, late, listed)
-        self._still_listed = frozenset(self._out.keys() & listed)
+            self._settle(new, late)
         self._due = self._next(doubtful)
         return frozenset(self._out.keys() | (new - listed if self._problem else set()))
 
     def _keep_up(self, doubtful: AbstractSet[str], listed: AbstractSet[str], now: float) -> None:
-        """Take in what is listed by now: writing takes its time, and others may write too."""
-        # What is listed again may have been given out since.
-        kept = {
+        """Forget what may have been given out since: it is listed still, or others listed it."""
+        is_old = now - self._asked >= OLD
+        self._out = {
             name: at
             for name, at in self._out.items()
-            if name in doubtful and not (at is None and name in listed)
+            if name in doubtful and not (name in listed and (at is None or is_old))
         }
-        gone = self._still_listed - listed
-        self._out = {name: now + ASK_AGAIN if name in gone else at for name, at in kept.items()}
+        self._told &= doubtful
 
     def _is_to_be_asked(self, new: AbstractSet[str], late: AbstractSet[str], now: float) -> bool:
         if not (new or late):
@@ -92,26 +93,24 @@ class Withdrawing:
             return None
         return max(min(waits), self._not_before) if self._problem else min(waits)
 
-    def _settle(
-        self, new: AbstractSet[str], late: AbstractSet[str], listed: AbstractSet[str]
-    ) -> None:
+    def _settle(self, new: AbstractSet[str], late: AbstractSet[str]) -> None:
         """Decide about what it was asked about."""
         now = time.monotonic()
-        # What could not be written yet is not left out yet.
-        self._out |= {name: now + ASK_AGAIN if name in listed else None for name in late}
+        self._out |= dict.fromkeys(late)
         if back := self._out.keys() & self._had:
             self._log.warning(
                 "devices were given to claims while they were left out, and are listed again",
                 devices=sorted(back),
             )
             self._out = {name: at for name, at in self._out.items() if name not in back}
-        if gone := new - self._had:
+        self._out |= dict.fromkeys(gone := new - self._had, now + ASK_AGAIN)
+        if gone - self._told:
             self._log.warning(
                 "devices that no claim has are left out: their GPU is gone, or they are not well "
                 "and the API server takes no taints",
-                devices=sorted(gone),
+                devices=sorted(gone - self._told),
             )
-            self._out |= dict.fromkeys(gone, now + ASK_AGAIN)
+        self._told = frozenset(self._told | gone) - back
         kept = frozenset((new | back) & self._had)
         self._in_vain = self._in_vain + 1 if kept <= self._kept else 1
         self._kept = kept
@@ -134,6 +133,7 @@ class Withdrawing:
                 )
             self._problem = str(error)
             return False
+        self._asked = time.monotonic()
         if self._problem:
             self._problem, self._in_vain = "", 0
         return True

@@ -39,6 +39,10 @@ CONDITION = {
 }
 
 
+_SOON = 0.05
+"""Seconds until a rule is looked at again that has pods to end, at least."""
+
+
 class Evictor:
     """A thread that ends pods when it is time."""
 
@@ -177,7 +181,11 @@ class Evictor:
         if wait > 0:
             self._queue.put_in(("rule", ("", name)), wait)
             return
-        told = rule_status.condition(rule, self._counts(rule), _now())
+        counts = self._counts(rule)
+        if counts.pods and rule_status.is_evicting(rule):
+            # That they end is told by their watch, which may be behind that of the rule.
+            self._queue.put_in(("rule", ("", name)), max(self._rule_seconds, _SOON))
+        told = rule_status.condition(rule, counts, _now())
         if told is None:
             return
         conditions = (rule.get("status") or {}).get("conditions") or ()

@@ -106,21 +106,22 @@ def test_what_was_given_out_much_later_is_listed_again_once_that_is_learnt(scene
     assert scene.out("gpu-0", "gpu-1") == {"gpu-1"}
 
 
-def test_the_while_after_which_it_is_asked_once_more_begins_when_it_is_written(scene):
-    for _ in range(3):
-        assert scene.out("gpu-0", written=False) == {"gpu-0"}
-        scene.now += withdrawing.ASK_AGAIN
-    # What is listed still may have been given out meanwhile.
-    assert scene.asked == 3
-    scene.listed.remove("gpu-0")
-    assert scene.out("gpu-0") == {"gpu-0"}
-    assert (scene.asked, scene.one.wait) == (3, withdrawing.ASK_AGAIN)
+def test_an_answer_does_not_grow_old_while_it_cannot_be_written(scene):
+    with structlog.testing.capture_logs() as lines:
+        for asked in (1, 2, 3):
+            assert scene.out("gpu-0", written=False) == {"gpu-0"}
+            assert scene.out("gpu-0", written=False) == {"gpu-0"}
+            assert (scene.asked, scene.one.wait) == (asked, withdrawing.ASK_AGAIN)
+            scene.now += withdrawing.OLD
+    assert [line["event"] for line in lines] == [GONE]
+    scene.allocated = errors.Retryable("no API server")
+    assert scene.out("gpu-0", written=False) == set()
 
 
 def test_what_is_given_out_while_it_could_not_be_written_is_not_left_out(scene):
     assert scene.out("gpu-0", written=False) == {"gpu-0"}
     scene.allocated = {"gpu-0"}
-    scene.now += withdrawing.ASK_AGAIN
+    scene.now += withdrawing.OLD
     assert scene.out("gpu-0") == set()
 
 
@@ -200,8 +201,9 @@ def test_an_api_server_that_does_not_tell_is_asked_ever_less_often(scene):
 
 def test_an_api_server_that_is_slow_is_not_asked_again_at_once(scene):
     scene.takes, scene.allocated = 25.0, {"gpu-1"}
-    assert scene.out("gpu-0", "gpu-1") == {"gpu-0"}
-    assert (scene.asked, scene.one.wait) == (1, withdrawing.ASK_AGAIN)
+    for _ in range(2):
+        assert scene.out("gpu-0", "gpu-1", written=False) == {"gpu-0"}
+        assert (scene.asked, scene.one.wait) == (1, withdrawing.ASK_AGAIN)
 
 
 def test_what_was_left_out_stays_so_while_nobody_tells_who_has_it(scene):

@@ -292,6 +292,23 @@ class TestARule:
         assert done["message"] == "1 pod evicted since starting the controller."
         assert not is_ending(plane, "well")
 
+    def test_is_done_once_its_pods_are_seen_to_end_however_late_that_is(
+        self, new_plane, release, monkeypatch
+    ):
+        plane = new_plane(release)
+        runs(plane, "pod")
+        watched = plane.part(evictor.Evictor)._pods
+        behind = until(lambda: [one for one in watched.objects() if "nodeName" in one["spec"]])
+        with monkeypatch.context() as lag:
+            lag.setattr(watched, "objects", lambda: behind)
+            rule(plane, "mine", deviceSelector={"device": "gpu-0"})
+            until(lambda: "1 pod evicted" in told(plane, "mine", "PodsPendingEviction")["message"])
+            until(lambda: "deletionTimestamp" in watched.get("pod", "default")["metadata"])
+            # What its status, and the pod's end, have brought about is over by then.
+            rule(plane, "later", deviceSelector={"device": "gpu-3"})
+            told(plane, "later", "NotStarted")
+        assert told(plane, "mine", "Completed")
+
     def test_ends_pods_that_come_later_and_counts_them(self, new_plane, release):
         plane = new_plane(release)
         rule(plane, "mine", deviceSelector={"device": "gpu-0"})
