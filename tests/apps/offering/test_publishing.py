@@ -47,14 +47,14 @@ def changed(published, cluster):
     return change
 
 
-def in_this_process(cluster, wanted):
+def in_this_process(cluster, wanted, may_publish=lambda: True):
     """A publisher that is not started."""
     return publishing.Publisher(
         cluster.client,
         publishing.Identity(api_cluster.DRIVER, api_cluster.NODE),
         wanted=wanted,
         form=slice_form.SliceForm(cluster.client, avoids=True, shared=False),
-        may_publish=lambda: True,
+        may_publish=may_publish,
         on_error=lambda: None,
     )
 
@@ -234,6 +234,31 @@ def test_a_slice_whose_create_got_no_answer_is_not_made_twice_though_the_watch_i
         assert publisher.wait_published(api_cluster.DEADLINE)
         publisher.stop()
     assert asked.count("create") == 1
+
+
+def test_an_instance_that_does_not_publish_does_not_work_out_what_it_would(own_cluster):
+    worked_out, asked = [], threading.Semaphore(0)
+    publishes = threading.Event()
+
+    def may_publish():
+        asked.release()
+        return publishes.is_set()
+
+    publisher = in_this_process(
+        own_cluster, lambda *_: worked_out.append(1) or [logic.Content()], may_publish
+    )
+    publisher.start()
+    try:
+        assert asked.acquire(timeout=api_cluster.DEADLINE)
+        publisher.changed()
+        assert asked.acquire(timeout=api_cluster.DEADLINE)
+        assert worked_out == []
+        publishes.set()
+        publisher.changed()
+        assert publisher.wait_published(api_cluster.DEADLINE)
+    finally:
+        publisher.stop()
+    assert worked_out
 
 
 def test_a_slice_with_values_that_this_driver_does_not_know_is_put_right():
