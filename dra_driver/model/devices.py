@@ -30,6 +30,15 @@ class Virtualization(enum.IntEnum):
     """Likewise, for shared graphics."""
 
 
+class VfioMode(enum.StrEnum):
+    """Whether a GPU is handed to virtual machines."""
+
+    OFF = "off"
+    ON = "on"
+    """Also: whoever comes first has it, whole, in parts or as a VFIO device."""
+    ONLY = "only"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gpu:
     """A physical GPU, or what a virtual machine has of one.
@@ -38,7 +47,8 @@ class Gpu:
 
     `architecture` and `brand` are the peer's texts (go-nvlib's names of the NVML enums).
     `cuda_driver_version` is (major, minor); `driver_version` is the text as NVML gives it.
-    `minor` and `index` are those of this moment: only the UUID stays with a card.
+    `minor` and `index` are those of this moment: only the UUID stays with a card. Both are -1 of a
+    GPU that NVML has not told of, as another driver has it.
     """
 
     index: int
@@ -86,7 +96,30 @@ class Gpu:
 
         An instance of an older driver, in a rolling update, knows it by its minor number alone.
         """
-        return frozenset({self.name, gpu_device_name(self.minor)})
+        own = {self.name}
+        return frozenset(own if self.minor < 0 else own | {gpu_device_name(self.minor)})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Passthrough:
+    """A GPU as a virtual machine is given it: a PCI function, and what goes along.
+
+    `companions` are the other functions of the card in its IOMMU `group` (audio, USB, UCSI).
+    `product` is what the PCI id database calls it, `memory_bytes` the size of its memory BARs,
+    `iommufd` whether the host has `/dev/iommu`. `is_found`: somebody else has bound it to a VFIO
+    driver, and it stays so.
+    """
+
+    address: PciAddress
+    vendor: int
+    model: int
+    group: int
+    modalias: str
+    companions: tuple[PciAddress, ...] = ()
+    product: str | None = None
+    memory_bytes: int = 0
+    iommufd: bool = False
+    is_found: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,12 +128,14 @@ class Offer:
 
     A whole GPU has neither `profile` nor `spot`. A partition has both; where it is an instance
     that exists and that this driver neither makes nor destroys, it has that `instance` too.
+    With `vfio` it is a whole GPU for a virtual machine.
     """
 
     gpu: Gpu
     profile: mig.Profile | None = None
     spot: mig.Spot | None = None
     instance: mig.Instance | None = None
+    vfio: Passthrough | None = None
 
     @property
     def card(self) -> str:
@@ -173,6 +208,19 @@ def gpu_device_name(number: int) -> str:
     return f"gpu-{number}"
 
 
+def vfio_device_name(card: str) -> str:
+    """The device name of a GPU for virtual machines: `gpu-vfio-0` of `gpu-0`.
+
+    The peer's number is the position in a scan of the bus; here it is that of the card.
+    """
+    return f"gpu-vfio-{card.removeprefix('gpu-')}"
+
+
+def is_vfio(name: str) -> bool:
+    """Whether a device is a GPU for virtual machines, by its name."""
+    return _VFIO_NAME.fullmatch(name) is not None
+
+
 def number_of(card: str) -> int | None:
     """The number in the name of a whole GPU; None where it is no such name."""
     match = _GPU_NAME.fullmatch(card)
@@ -211,10 +259,13 @@ def parse_mig_device_name(name: str) -> ParsedName | None:
 
 def card_of(name: str) -> str:
     """The name of the whole GPU that a device is, or is part of."""
+    if vfio := _VFIO_NAME.fullmatch(name):
+        return gpu_device_name(int(vfio["number"]))
     parsed = parse_mig_device_name(name)
     return parsed.card if parsed else name
 
 
 _NOT_IN_DNS = re.compile(r"[^0-9a-z]+")
 _GPU_NAME = re.compile(r"gpu-(?P<number>0|[1-9]\d*)")
+_VFIO_NAME = re.compile(r"gpu-vfio-(?P<number>0|[1-9]\d*)")
 _MIG_NAME = re.compile(r"(?P<card>gpu-\d+)-mig-.+-(?P<profile>\d+)-(?P<start>\d+)")

@@ -15,8 +15,9 @@ import pydantic
 from dra_driver import errors
 from dra_driver.model import claims, devices, mig, stored
 
-VERSION = 2
+VERSION = 3
 _FIRST_VERSION = 1
+_VERSION_OF_PARTITIONS = 2
 _FIELDS_SINCE_2 = frozenset({"partitions", "sharing"})
 _DEVICE_FIELDS_SINCE_2 = frozenset({"consumed"})
 _FIELDS_BESIDE = frozenset({"gpus", "minors", "parts"})
@@ -46,7 +47,7 @@ class PreparedDevice(_Frozen):
     cdi_ids: tuple[str, ...]
     share_id: str | None = None
     admin_access: bool = False
-    kind: Literal["gpu", "mig"] = "gpu"
+    kind: Literal["gpu", "mig", "vfio"] = "gpu"
     consumed: Mapping[str, str] = pydantic.Field(default_factory=dict)
     """What a share takes of each capacity, as quantities."""
 
@@ -175,7 +176,10 @@ def encode(record: Record) -> str:
     sharing = body["sharing"] if record.sharing else {}
     said = _said(body | {"devices": listed, "sharing": sharing}, _FIELDS_SINCE_2)
     later = said.keys() & _FIELDS_SINCE_2 or any(d.keys() & _DEVICE_FIELDS_SINCE_2 for d in listed)
-    version = VERSION if later else _FIRST_VERSION
+    version = _VERSION_OF_PARTITIONS if later else _FIRST_VERSION
+    if any(device.kind == "vfio" for device in record.devices):
+        # An older driver would forget the claim, and leave its GPUs bound.
+        version = VERSION
     return stored.encode("record", version, said, _said(beside, _FIELDS_BESIDE))
 
 
@@ -189,7 +193,7 @@ def decode(text: str) -> Record:
     Raises:
         errors.Rejected: the text is damaged, or of a newer driver.
     """
-    body = stored.decode(text, "record", (_FIRST_VERSION, VERSION))
+    body = stored.decode(text, "record", (_FIRST_VERSION, _VERSION_OF_PARTITIONS, VERSION))
     beside = {key: value for key, value in stored.beside(text).items() if key in _FIELDS_BESIDE}
     try:
         return Record.model_validate(body | beside)

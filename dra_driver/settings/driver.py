@@ -31,6 +31,11 @@ class Driver(base.Settings):
         "without it libraries are found through the environment.",
     )
     sysfs_root: pathlib.Path = Field(pathlib.Path("/sys"), description="Where sysfs is mounted.")
+    host_root: pathlib.Path = Field(
+        pathlib.Path("/"),
+        description="The root of the host as this process sees it: kernel modules for VFIO are "
+        "loaded from there.",
+    )
 
     @pydantic.field_validator("library_dirs", mode="before")
     @classmethod

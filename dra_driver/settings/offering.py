@@ -1,4 +1,4 @@
-"""Settings of what a node offers: MIG, shares, the order of partitions."""
+"""Settings of what a node offers: MIG, shares, virtual machines, the order of partitions."""
 
 import json
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic import Field
 
-from dra_driver.model import mig, shares
+from dra_driver.model import devices, mig, shares
 from dra_driver.settings import base, types
 
 _Enforcement = shares.Enforcement
@@ -23,9 +23,9 @@ class Offering(base.Settings):
     gpus: tuple[types.GpuRule, ...] = Field(
         (),
         description="Settings for some of the GPUs: a list of objects with `selector`, a CEL "
-        "expression over the attributes of the whole GPU, and `migMode`, `shares` and "
-        "`shareEnforcement`, or some of them; of each, the first that matches and has it counts. "
-        "As a flag or variable: JSON.",
+        "expression over the attributes of the whole GPU, and `migMode`, `shares`, "
+        "`shareEnforcement` and `vfio`, or some of them; of each, the first that matches and has "
+        "it counts. As a flag or variable: JSON.",
     )
     shares: types.SharesText = Field(
         "off",
@@ -36,6 +36,12 @@ class Offering(base.Settings):
         _Enforcement.MPS,
         description="Who sees to it that a share keeps to its limits: MPS, a daemon for each "
         "namespace and device, or None, nobody.",
+    )
+    vfio: types.VfioMode = Field(
+        devices.VfioMode.OFF,
+        description="Hand GPUs to virtual machines, as devices of type vfio: on offers each GPU "
+        "that can be passed through that way too, only offers it in no other; off in none. Needs "
+        "an IOMMU.",
     )
     scheduler_defects: Literal["avoid", "ignore"] = Field(
         "avoid",
@@ -68,9 +74,18 @@ class Offering(base.Settings):
 
     @property
     def cuts_any(self) -> bool:
-        """Whether instances may be made of some GPU: only those have counters."""
+        """Whether some GPU may be had in ways that exclude each other: only those have counters."""
         modes = (self.mig_mode, *(rule.mig_mode for rule in self.gpus))
-        return mig.Mode.DYNAMIC in modes
+        return mig.Mode.DYNAMIC in modes or devices.VfioMode.ON in self._vfio_modes
+
+    @property
+    def passes_any(self) -> bool:
+        """Whether some GPU may be handed to virtual machines."""
+        return any(mode not in {None, devices.VfioMode.OFF} for mode in self._vfio_modes)
+
+    @property
+    def _vfio_modes(self) -> tuple[devices.VfioMode | None, ...]:
+        return (self.vfio, *(rule.vfio for rule in self.gpus))
 
     @pydantic.field_validator("gpus", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
-from dra_driver.model import health, mig, quantities, shares
+from dra_driver.model import devices, health, mig, quantities, shares
 
 DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 ObjectName = Annotated[str, Field(pattern=DNS_NAME, max_length=253)]
@@ -39,12 +39,16 @@ SharesText = Annotated[str, pydantic.BeforeValidator(_word), pydantic.AfterValid
 
 
 def _mode(value: object) -> object:
-    # As above.
-    return "off" if value is False else value
+    # As above, and an `on` as true.
+    return {False: "off", True: "on"}.get(value, value) if isinstance(value, bool) else value
 
 
 MigMode = Annotated[mig.Mode, pydantic.BeforeValidator(_mode)]
 """`dynamic`, `static` or `off`."""
+
+
+VfioMode = Annotated[devices.VfioMode, pydantic.BeforeValidator(_mode)]
+"""`off`, `on` or `only`."""
 
 
 Recovery = Annotated[Literal["off", "reset"], pydantic.BeforeValidator(_word)]
@@ -109,11 +113,12 @@ class GpuRule(pydantic.BaseModel):
     mig_mode: MigMode | None = None
     shares: SharesText | None = None
     share_enforcement: _Enforcement | None = None
+    vfio: VfioMode | None = None
 
     @pydantic.model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.mig_mode is None and self.shares is None and self.share_enforcement is None:
-            raise ValueError("a rule needs migMode, shares or shareEnforcement")
+        if {self.mig_mode, self.shares, self.share_enforcement, self.vfio} == {None}:
+            raise ValueError("a rule needs migMode, shares, shareEnforcement or vfio")
         return self
 
 

@@ -9,9 +9,12 @@ from dra_driver import errors, settings
 from dra_driver.adapters.driver import capabilities, driver_programs, driver_root
 from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml
+from dra_driver.adapters.pci import host_kernel, pci_bus
 from dra_driver.adapters.system import sysfs
 from dra_driver.apps.node import injection, time_slice_probe
+from dra_driver.logic.preparing import cdi
 from dra_driver.model import devices
+from dra_driver.model import driver as drivers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Hardware:
     `missing` tells what containers would lack of GPUs, `with_time_slices` which of the GPUs with
     these UUIDs have time slices to set. `bus` tells cheaply something that changes when GPUs come
     or go, or their driver; `load` which load of the driver it is, empty while there is none.
-    `nodes` are what processes have open that use a GPU, by its UUID and minor number.
+    `nodes` are what processes have open that use a GPU, by its UUID and minor number. `pci` is the
+    bus that the GPUs are on, and `handed_over` what containers get of device nodes of VFIO.
     """
 
     nvml: nvml.Nvml
@@ -33,6 +37,8 @@ class Hardware:
     nvidia_smi: nvidia_smi.NvidiaSmi
     with_time_slices: time_slice_probe.Ask
     nodes: Callable[[str, int], Sequence[pathlib.Path]]
+    pci: pci_bus.PciBus
+    handed_over: Callable[[Sequence[drivers.DeviceNode]], cdi.Edits]
     missing: Callable[[Sequence[devices.Gpu]], str | None] = lambda _: None
     bus: Callable[[], object] = lambda: None
     load: Callable[[], str] = lambda: ""
@@ -63,6 +69,12 @@ def hardware(config: settings.KubeletPlugin) -> Hardware:
         nvidia_smi=smi,
         with_time_slices=smi.with_time_slices,
         nodes=lambda _uuid, minor: [root.root_of_devices().at(f"/dev/nvidia{minor}")],
+        pci=pci_bus.PciBus(
+            host_kernel.HostKernel(config.host_root, config.proc_root),
+            sysfs=config.sysfs_root,
+            host_root=config.host_root,
+        ),
+        handed_over=lambda nodes: cdi.Edits(device_nodes=tuple(nodes)),
         missing=functools.partial(missing, root),
         bus=place.served,
         load=place.load,

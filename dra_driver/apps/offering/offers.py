@@ -161,13 +161,15 @@ class Offers:
         self._timer.start()
 
     def _tell_unoffered(self, cards: Sequence[catalog.Card], form: publishing.Form) -> None:
-        """Say once of each card that its partitions are not offered, and why."""
+        """Say once of each card that it is not offered in all ways, and why."""
         without = {card.name: offering.why_uncut(card, form) for card in cards if card.counters}
         self._told &= {name for name, reason in without.items() if reason}
         for name, reason in without.items():
             if reason and name not in self._told:
                 self._told.add(name)
-                self._log.warning(f"partitions are not offered: {reason}", device=name)
+                self._log.warning(
+                    f"partitions and VFIO devices are not offered: {reason}", device=name
+                )
 
 
 def _held(known: Iterable[prepared.Record]) -> set[str]:

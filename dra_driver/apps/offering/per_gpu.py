@@ -18,6 +18,15 @@ def mig_mode(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], mig.Mode
     return _rule(config, config.mig_mode, [rule.mig_mode for rule in config.gpus])
 
 
+def vfio_mode(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], devices.VfioMode]:
+    """Whether a GPU is handed to virtual machines.
+
+    Raises:
+        errors.Fatal: a selector is wrong.
+    """
+    return _rule(config, config.vfio, [rule.vfio for rule in config.gpus])
+
+
 def division(config: settings.KubeletPlugin) -> Callable[[devices.Gpu], shares.Shares | None]:
     """How a GPU is divided among claims; None: a claim has it for itself.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dra_driver import errors
 from dra_driver.logic.offering import abilities
-from dra_driver.model import devices, mig, quantities, slices, versions
+from dra_driver.model import devices, mig, pci, quantities, slices, versions
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
@@ -80,6 +80,35 @@ def partition(offer: devices.Offer, *, lists: bool = False) -> slices.Device:
         capacity |= {f"memorySlice{number}": _count(1) for number in covered}
     name = devices.mig_device_name(gpu.name, profile.name, spot)
     return slices.Device(name, known, capacity)
+
+
+def vfio(offer: devices.Offer, *, lists: bool = False) -> slices.Device:
+    """A GPU for virtual machines as a device: the peer's attributes, and which GPU it is.
+
+    `uuid` is the peer's, of the PCI address. That of the GPU is `gpuUUID`, left out where NVML has
+    never told of it.
+    """
+    found, gpu = offer.vfio, offer.gpu
+    if found is None:
+        raise errors.Rejected(f"{offer.card} is not for virtual machines")
+    facts = {
+        "type": "vfio",
+        "uuid": pci.uuid_of(found.address),
+        "gpuUUID": None if pci.is_unseen(gpu.uuid) else gpu.uuid,
+        "vendorID": f"0x{found.vendor:04x}",
+        "deviceID": f"0x{found.model:04x}",
+        "productName": found.product or gpu.product_name or None,
+        "iommuFDEnabled": found.iommufd,
+        "iommuGroup": found.group,
+        "numaNode": gpu.numa_node,
+        PCI_BUS_ID: found.address,
+        PCIE_ROOT: gpu.pcie_root,
+        NUMA_NODE: _near(gpu) if lists and gpu.numa_near else gpu.numa_node,
+    }
+    capacity = {}
+    if found.memory_bytes:
+        capacity["addressableMemory"] = quantities.of_bytes(found.memory_bytes)
+    return slices.Device(devices.vfio_device_name(gpu.name), _known(facts), capacity)
 
 
 def engines(profile: mig.Profile) -> dict[str, int]:

@@ -34,6 +34,10 @@ class Card:
     note: str | None = None
     division: shares.Shares | None = None
     """How each of its devices is divided; None where a claim has a device for itself."""
+    vfio_note: str | None = None
+    """Why it is not handed to virtual machines though it may be; None where it is."""
+    is_bound: bool = False
+    """Whether a VFIO driver has it: NVML does not tell of it then."""
 
     @property
     def name(self) -> str:
@@ -89,6 +93,46 @@ def divided(card: Card, division: shares.Shares | None) -> Card:
     return dataclasses.replace(card, note=f"{card.note}; {note}" if card.note else note)
 
 
+def passed(
+    card: Card,
+    mode: devices.VfioMode,
+    found: devices.Passthrough | str,
+    *,
+    is_bound: bool = False,
+) -> Card:
+    """The card with a VFIO device too, or as nothing else, or with a note why not.
+
+    `found` is what the bus tells of it, or why it cannot be handed over. `is_bound`: a VFIO driver
+    has it now. Whoever has the VFIO device has all counters, so that nobody has the card besides.
+    """
+    card = dataclasses.replace(card, is_bound=is_bound)
+    if mode is devices.VfioMode.OFF:
+        return card
+    if isinstance(found, str):
+        note: str | None = found
+    elif found.is_found or card.name in card.offers:
+        note = None
+    else:
+        note = f"it is handed over as a whole only, and {card.note or 'it is not offered whole'}"
+    offers = {} if mode is devices.VfioMode.ONLY or is_found(found) else dict(card.offers)
+    counters = dict(card.counters) if offers else {}
+    if note is None and not isinstance(found, str):
+        name = devices.vfio_device_name(card.name)
+        if offers and not counters:
+            counters = dict(_UNDIVIDED)
+        offers[name] = devices.Offer(card.gpu, vfio=found)
+    return dataclasses.replace(card, offers=offers, counters=counters, vfio_note=note)
+
+
+_UNDIVIDED = {"cards": 1}
+"""The counter of a GPU that is not cut, and that is handed out in several ways."""
+
+
+def is_found(found: devices.Passthrough | str) -> bool:
+    """Whether somebody else has bound it to a VFIO driver."""
+    return not isinstance(found, str) and found.is_found
+
+
 def _why_undivided(card: Card, division: shares.Shares) -> str | None:
     reason = abilities.why_no_limits(card.gpu)
     if division.enforcement is shares.Enforcement.MPS and reason is not None:
@@ -96,7 +140,7 @@ def _why_undivided(card: Card, division: shares.Shares) -> str | None:
             f"{reason}. Set shares off for it, or share enforcement None (`gpus` in the settings "
             "file)"
         )
-    if not all(_memory(offer) for offer in card.offers.values()):
+    if not all(_memory(offer) for offer in card.offers.values() if offer.vfio is None):
         return (
             "NVML does not tell how much memory it has, so no part of it can be counted. Set "
             "shares off for it (`gpus` in the settings file), and select it by `productName`"

@@ -116,7 +116,7 @@ def offer(listed: Listing, state: State, policy: Policy) -> tuple[publishing.Con
 
 
 def why_uncut(card: catalog.Card, form: publishing.Form) -> str:
-    """Why a card that may be cut offers no partitions; empty if it does."""
+    """Why a card that may be had in several ways is offered in one only; empty if it is not."""
     if form.layout is publishing.Layout.PLAIN:
         return form.reason
     if card.division is not None and not form.beside_shares:
@@ -127,6 +127,11 @@ def why_uncut(card: catalog.Card, form: publishing.Form) -> str:
 def is_partition(offered: devices.Offer) -> bool:
     """Whether it is one that is made for a claim."""
     return offered.spot is not None and offered.instance is None
+
+
+def _is_beside(offered: devices.Offer, card: catalog.Card) -> bool:
+    """Whether only counters keep it from being given out together with others of its card."""
+    return is_partition(offered) or (offered.vfio is not None and len(card.offers) > 1)
 
 
 def taken(held: Collection[str], cards: Sequence[catalog.Card]) -> packing.Taken:
@@ -292,9 +297,12 @@ class _Groups:
 
 
 def _device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) -> slices.Device:
-    if offered.spot is None:
-        device = attributes.device(offered.gpu, partitionable=bool(card.counters), lists=form.lists)
-        amounts: Mapping[str, int] = card.counters
+    amounts: Mapping[str, int] = card.counters
+    if offered.vfio is not None:
+        device = attributes.vfio(offered, lists=form.lists)
+    elif offered.spot is None:
+        partitionable = any(is_partition(one) for one in card.offers.values())
+        device = attributes.device(offered.gpu, partitionable=partitionable, lists=form.lists)
     else:
         device = attributes.partition(offered, lists=form.lists)
         amounts = (
@@ -302,7 +310,7 @@ def _device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) -
             if offered.profile is not None and offered.instance is None
             else {}
         )
-    if card.division is not None:
+    if card.division is not None and offered.vfio is None:
         device = shares.shareable(device, card.division)
     return _consuming(device, card.name, amounts) if card.counters and amounts else device
 
@@ -317,8 +325,8 @@ def _is_refused(part: slices.Device | publishing.CounterSet, refused: Collection
 
 
 def _without_counters(card: catalog.Card) -> catalog.Card:
-    """Without counters partitions would be given out on top of each other."""
-    left = {name: offered for name, offered in card.offers.items() if not is_partition(offered)}
+    """Without counters partitions, and what a virtual machine gets, would be given out twice."""
+    left = {name: one for name, one in card.offers.items() if not _is_beside(one, card)}
     return dataclasses.replace(card, offers=left, counters={})
 
 

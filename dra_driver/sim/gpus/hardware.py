@@ -2,18 +2,21 @@
 
 import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dra_driver import settings
 from dra_driver.adapters.disk import files
 from dra_driver.adapters.driver import driver_programs, driver_root
 from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml
+from dra_driver.adapters.pci import pci_bus
 from dra_driver.adapters.system import sysfs
 from dra_driver.apps.node import host
 from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices
+from dra_driver.model import driver as drivers
 from dra_driver.sim.gpus import gpu_clients, gpu_files, gpus, host_nvidia_smi, mps_program
+from dra_driver.sim.pci import sim_kernel
 
 GPU_VARIABLE = "SIMULATED_GPU_"
 INSTANCE_VARIABLE = "SIMULATED_MIG_"
@@ -51,18 +54,26 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> host.Hardw
     driver = directory / "driver"
     mps_program.install(driver, directory)
     program = driver_programs.Program(host_nvidia_smi.write(directory), {})
+    bus = library.write_sysfs()
     return host.Hardware(
         nvml=nvml.Nvml(library),
-        place=sysfs.Sysfs(library.write_sysfs()),
+        place=sysfs.Sysfs(bus),
         injector=SimulatedDriver(containers),
         driver=driver_root.Layout(driver_root.Root(str(driver), driver)),
         launcher=mps_local.LocalLauncher(driver, private_shm=False),
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
         with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
         nodes=lambda uuid, _minor: [gpu_clients.file(directory, uuid)],
+        pci=pci_bus.PciBus(sim_kernel.SimKernel(directory), sysfs=bus, host_root=directory),
+        handed_over=_mounted,
         bus=library.present,
         load=library.load,
     )
+
+
+def _mounted(nodes: Sequence[drivers.DeviceNode]) -> cdi.Edits:
+    """Plain files stand for device nodes, which only root can make."""
+    return cdi.Edits(mounts=tuple(cdi.Mount(node.host_path, node.path) for node in nodes))
 
 
 def _edits(name: str, grant: devices.Grant) -> cdi.Edits:

@@ -1,0 +1,80 @@
+"""What is remembered of GPUs that are bound to a VFIO driver for a claim: the part `vfio` of its
+record (`prepared.Record.parts`), enough to bind them back.
+"""
+
+from typing import Literal
+
+import pydantic
+
+from dra_driver import errors
+from dra_driver.model import devices, prepared
+
+PART = "vfio"
+VERSION = 1
+
+
+class _Frozen(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+class Function(_Frozen):
+    """A PCI function, and the driver that it had before: None was none."""
+
+    address: str
+    driver: str | None = None
+
+
+class Binding(_Frozen):
+    """A GPU that a claim has as a VFIO device.
+
+    `functions` are those that are bound for it, the GPU first; none where it was `found` bound by
+    somebody else, and stays so. `driver` is the VFIO driver, of the kernel's `module`; None until
+    it is known. `persistence`: persistence mode was on before. `facts` is the GPU as NVML told of
+    it, which cannot be asked while it is bound.
+    """
+
+    device: str
+    gpu: str
+    address: str
+    group: int
+    found: bool = False
+    module: str | None = None
+    driver: str | None = None
+    functions: tuple[Function, ...] = ()
+    persistence: bool = False
+    nodes: tuple[str, ...] = ()
+    """The device nodes that containers get, by path on the host."""
+    facts: devices.Gpu | None = None
+
+
+class Content(_Frozen):
+    """The content of the part."""
+
+    kind: Literal["bindings"] = "bindings"
+    cards: tuple[Binding, ...]
+
+
+def of(record: prepared.Record) -> tuple[Binding, ...]:
+    """What a record tells of bindings; nothing where the part is of a newer driver.
+
+    Raises:
+        errors.Rejected: the part is damaged.
+    """
+    part = record.parts.get(PART)
+    if part is None or part.version != VERSION:
+        return ()
+    try:
+        return Content.model_validate(part.content).cards
+    except pydantic.ValidationError as error:
+        raise errors.Rejected(
+            f"claim {record.ref}: part {PART!r} of its record is no list of bindings: {error}"
+        ) from error
+
+
+def into(record: prepared.Record, cards: tuple[Binding, ...]) -> prepared.Record:
+    """The record with these bindings."""
+    parts = {name: part for name, part in record.parts.items() if name != PART}
+    if cards:
+        content = Content(cards=cards).model_dump(mode="json")
+        parts[PART] = prepared.Part(version=VERSION, content=content)
+    return record.model_copy(update={"parts": parts})
