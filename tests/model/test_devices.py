@@ -60,11 +60,28 @@ def test_the_name_of_a_partition_is_a_label_and_tells_what_was_put_into_it(
 
 @pytest.mark.parametrize(
     "name", ["gpu-0", "gpu-0-mig", "gpu-0-mig-1g5gb-19", "gpu-x-mig-1g5gb-19-0", "",
-             "gpu-0-mig-1g5gb-19-0-", "xgpu-0-mig-1g5gb-19-0", "gpu-vfio-0"],
+             "gpu-0-mig-1g5gb-19-0-", "xgpu-0-mig-1g5gb-19-0", "gpu-vfio-", "gpu-vfio-00"],
 )  # fmt: skip
 def test_other_names_are_no_partition_s(name):
     assert devices.parse_mig_device_name(name) is None
     assert devices.card_of(name) == name
+
+
+@given(st.integers(0, 999))
+def test_the_device_for_virtual_machines_has_the_number_of_its_card(number):
+    card = devices.gpu_device_name(number)
+    name = devices.vfio_device_name(card)
+    assert name == f"gpu-vfio-{number}"
+    assert devices.is_vfio(name)
+    assert devices.card_of(name) == card
+    assert not devices.is_vfio(card)
+
+
+def test_a_gpu_that_has_no_minor_number_is_locked_by_its_name_alone():
+    gpu = devices.Gpu(
+        -1, -1, devices.GpuUuid("GPU-1"), "T4", devices.PciAddress("0000:01:00.0"), device="gpu-2"
+    )
+    assert gpu.locks == {"gpu-2"}
 
 
 def test_a_card_goes_by_its_minor_number_until_it_has_a_name():

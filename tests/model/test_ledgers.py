@@ -88,6 +88,20 @@ def test_what_a_gpu_was_set_to_before_is_told_even_where_it_was_nothing_special(
     assert told.adding(LOW).switched(on=True).without(LOW).switched(on=False) == told
 
 
+def test_a_gpu_that_was_taken_from_its_driver_is_told_by_the_name_of_a_page_alone():
+    taken = BLANK.model_copy(update={"handed_over": "0000:41:00.0"})
+    [page] = ledgers.pages(taken)
+    assert page.key == "GPU-1.b6f547b6.handed-over-0000-41-00-0"
+    assert ledgers.page(page.key, "boot-1") == page
+    assert ledgers.page(page.key, "boot-2") is None
+    assert ledgers.bound("GPU-1", "boot-1", [page]) == taken
+
+
+def test_a_page_of_something_else_says_nothing_of_it_so_that_an_older_driver_reads_it():
+    [page] = ledgers.pages(BLANK.adding(LOW))
+    assert "handed_over" not in ledgers.encode(page)
+
+
 def test_a_file_of_a_driver_that_set_nothing_of_the_kind_is_read():
     document = json.loads(OLD)
     for field in ("time_slice_before", "compute_mode_before"):
@@ -132,9 +146,16 @@ SPOTS = st.builds(
 BEFORE = st.one_of(st.none(), st.integers(0, 3))
 
 
-@given(st.lists(SPOTS), st.booleans(), BEFORE, BEFORE)
-def test_any_ledger_is_the_same_once_it_was_kept_page_by_page(spots, switched, time_slice, mode):
-    before = {"time_slice_before": time_slice, "compute_mode_before": mode}
+PLACES = st.one_of(
+    st.none(), st.from_regex(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", fullmatch=True)
+)
+
+
+@given(st.lists(SPOTS), st.booleans(), BEFORE, BEFORE, PLACES)
+def test_any_ledger_is_the_same_once_it_was_kept_page_by_page(
+    spots, switched, time_slice, mode, place
+):
+    before = {"time_slice_before": time_slice, "compute_mode_before": mode, "handed_over": place}
     ledger = BLANK.switched(switched).model_copy(update=before)
     for spot in spots:
         ledger = ledger.adding(spot)

@@ -53,6 +53,17 @@ class Ledgers:
             if _is_of(key, ledger.gpu):
                 self._store.clear(key)
 
+    def handed_over(self) -> Mapping[str, str]:
+        """The GPUs that were taken from NVIDIA's driver in this boot: PCI addresses by UUID."""
+        contents = self._store.contents()
+        named = (ledgers.page(key, self._boot_id) for key in contents.damaged)
+        parts = [*contents.records.values(), *(page for page in named if page is not None)]
+        return {
+            part.gpu: part.handed_over
+            for part in parts
+            if part.boot_id == self._boot_id and part.handed_over is not None
+        }
+
     def damaged(self, gpu: str) -> Mapping[str, str]:
         """Why files of this GPU cannot be read, by key."""
         return self._contents(gpu).damaged

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dra_driver.adapters.disk import files
 from dra_driver.apps.node import injection
-from dra_driver.logic.preparing import cdi
+from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices, prepared
 
 
@@ -33,10 +33,12 @@ def text(
         if name in partitions
         else devices.Grant(gpu)
         for name, gpu in gpus.items()
+        if not devices.is_vfio(name)
     }
-    found = injector.injection(grants)
+    # What a virtual machine gets needs nothing of NVIDIA's driver, which does not have it.
+    found = injector.injection(grants) if grants else cdi.Injection(injecting.NOTHING, {})
     edits = {
-        key: found.devices[entry.device].and_also(shared.get(key, cdi.Edits()))
+        key: found.devices.get(entry.device, cdi.Edits()).and_also(shared.get(key, cdi.Edits()))
         for entry in record.devices
         for key in [cdi.device_key(entry.device, entry.share_id)]
     }

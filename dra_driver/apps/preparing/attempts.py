@@ -259,7 +259,7 @@ class Attempts:
             self._begin(record, job)
             record, edits = self._make(record, job)
             gpus = self._numbered(plan)
-            minors = {offer.card: gpus[name].minor for name, offer in plan.offers.items()}
+            minors = {card: gpus[name].minor for name, card in plan.numbered.items()}
             record = record.model_copy(update={"minors": minors})
             has_changed = self._conclude(record, gpus, edits, is_new=before != record)
         except waits.Wait:
@@ -327,7 +327,10 @@ class Attempts:
 
     def _numbered(self, plan: planning.Plan) -> dict[str, devices.Gpu]:
         """The GPUs of the claim's devices, by device name, with the numbers that they have now."""
-        return {name: self._partitioner.numbered(offer.gpu) for name, offer in plan.offers.items()}
+        return {
+            name: self._partitioner.numbered(offer.gpu) if name in plan.numbered else offer.gpu
+            for name, offer in plan.offers.items()
+        }
 
     def _conclude(
         self,

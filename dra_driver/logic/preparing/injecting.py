@@ -26,6 +26,8 @@ _IN_PATH = frozenset(
 )
 """Where programs of images, NVIDIA's too, look for programs."""
 
+NOTHING = cdi.Edits(env={"NVIDIA_VISIBLE_DEVICES": "void"})
+"""Keeps NVIDIA's own runtime, where it is the default, from adding all GPUs."""
 _SOCKET_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate", "noexec")
 
 
@@ -72,8 +74,7 @@ def injection(
         *(cdi.Mount(item.host_path, item.path) for item in files.firmware),
         *(cdi.Mount(item.host_path, item.path, _SOCKET_OPTIONS) for item in files.sockets),
     )
-    # `void` keeps NVIDIA's own runtime, where it is the default, from adding all GPUs.
-    env = {"NVIDIA_VISIBLE_DEVICES": "void"}
+    env = dict(NOTHING.env)
     if files.cdi_hook is None:
         env["LD_LIBRARY_PATH"] = LIBRARY_DIR
     common = cdi.Edits(env=env, device_nodes=tuple(control), mounts=mounts, hooks=_hooks(files))

@@ -46,9 +46,14 @@ class Plan:
         return {offer.card: offer.gpu.uuid for offer in self.offers.values()}
 
     @property
+    def numbered(self) -> dict[str, str]:
+        """The cards of devices that are used through device nodes of NVIDIA's driver, by device."""
+        return {name: one.card for name, one in self.offers.items() if one.vfio is None}
+
+    @property
     def minors(self) -> dict[str, int]:
-        """The numbers of their device nodes, by name."""
-        return {offer.card: offer.gpu.minor for offer in self.offers.values()}
+        """The numbers of their device nodes, by name; a VFIO device has none."""
+        return {one.card: one.gpu.minor for one in self.offers.values() if one.vfio is None}
 
 
 def check_uid(uid: str) -> None:
@@ -185,8 +190,10 @@ def existing(partition: prepared.Partition, offer: devices.Offer) -> prepared.Pa
     return partition.model_copy(update={"gi": found.gi, "ci": found.ci, "uuid": found.uuid})
 
 
-def kind(name: str) -> Literal["gpu", "mig"]:
+def kind(name: str) -> Literal["gpu", "mig", "vfio"]:
     """What a device is, by its name."""
+    if devices.is_vfio(name):
+        return "vfio"
     return "mig" if devices.parse_mig_device_name(name) else "gpu"
 
 

@@ -1,4 +1,4 @@
-"""What has to be set up so that processes share a claim's devices, as configs and shares say."""
+"""What has to be set up for a claim's devices, as configs and shares say."""
 
 import dataclasses
 import hashlib
@@ -29,6 +29,8 @@ class Claimed:
     @property
     def type(self) -> sharing.DeviceType:
         """What kind of device it is."""
+        if self.offer.vfio is not None:
+            return sharing.DeviceType.VFIO
         is_whole = self.offer.spot is None
         return sharing.DeviceType.GPU if is_whole else sharing.DeviceType.MIG
 
@@ -38,10 +40,14 @@ _NOTHING = prepared.Sharing()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Needs:
-    """What to set up: what is remembered of it, and the settings of MPS by domain."""
+    """What to set up: what is remembered of it, and the settings of MPS by domain.
+
+    `vfio` says, by device name, how GPUs are handed to a virtual machine.
+    """
 
     remembered: prepared.Sharing = _NOTHING
     mps: Mapping[str, sharing.Mps] = dataclasses.field(default_factory=dict)
+    vfio: Mapping[str, sharing.Vfio] = dataclasses.field(default_factory=dict)
 
 
 NO_NEEDS = Needs()
@@ -76,6 +82,7 @@ def needs(
     mps: list[prepared.MpsUse] = []
     slices: list[prepared.TimeSlice] = []
     settings: dict[str, sharing.Mps] = {}
+    handed: dict[str, sharing.Vfio] = {}
     for (position, _), group in groups.items():
         choice = choices[position]
         subject = f"claim {ref}, {choice}"
@@ -88,15 +95,12 @@ def needs(
                 use = _mps_use(ref, group, wanted, divisions)
                 mps.append(use)
                 settings[use.domain] = wanted
-            case sharing.Vfio():
-                raise errors.Rejected(
-                    f"{subject}: handing a GPU to a virtual machine is not supported by this "
-                    "version of the driver. Remove the config"
-                )
+            case sharing.Vfio() as how:
+                handed |= {one.result.device.device: how for one in group}
             case None:
                 mps += _enforced(ref, group, divisions)
     _refuse_several_daemons(ref, claimed, mps)
-    return Needs(prepared.Sharing(mps=tuple(mps), time_slices=tuple(slices)), settings)
+    return Needs(prepared.Sharing(mps=tuple(mps), time_slices=tuple(slices)), settings, handed)
 
 
 def domain_id(*parts: str) -> str:
