@@ -4,7 +4,15 @@ import dataclasses
 
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import processes
-from dra_driver.apps.effects import effect, instances, partitioning, sharing, time_slices
+from dra_driver.apps.effects import (
+    effect,
+    handing_over,
+    instances,
+    partitioning,
+    passthrough,
+    sharing,
+    time_slices,
+)
 from dra_driver.apps.mps import launching, mps_health, mps_pods
 from dra_driver.apps.node import base, injection
 from dra_driver.model import quantities
@@ -17,6 +25,7 @@ class Effects:
     injector: injection.Injector
     partitioner: partitioning.Partitioner
     sharer: sharing.Sharer
+    passthrough: passthrough.Passthrough
     adopt_foreign_mig: bool = False
 
     @property
@@ -26,6 +35,7 @@ class Effects:
             instances.Instances(self.partitioner, adopt=self.adopt_foreign_mig),
             time_slices.TimeSlices(self.sharer.cards),
             self.sharer,
+            self.passthrough,
         )
 
 
@@ -58,4 +68,16 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
     )
     health = mps_health.Health(on.records, on.locks, launched, config.mps)
     sharer = sharing.Sharer(tools, books, health)
-    return Effects(hardware.injector, partitioner, sharer, config.adopt_foreign_mig)
+    handover = handing_over.Handover(
+        handing_over.Tools(
+            hardware.pci,
+            hardware.nvml,
+            partitioner,
+            books,
+            hardware.nodes,
+            hardware.missing,
+            config.proc_root,
+        )
+    )
+    passed = passthrough.Passthrough(handover, hardware.pci, books, hardware.handed_over)
+    return Effects(hardware.injector, partitioner, sharer, passed, config.adopt_foreign_mig)
