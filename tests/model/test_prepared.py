@@ -56,8 +56,8 @@ def test_a_file_of_an_older_driver_without_later_fields_is_read():
         ("[" * 100_000, "not a record (RecursionError: "),
         ('{"version": 1, "checksum": ""}', "not a record (KeyError: 'record')"),
         (
-            TEXT.replace('"version": 1', '"version": 3'),
-            "version 3 is not one that this driver reads (2 or less): was it written by a newer",
+            TEXT.replace('"version": 1', '"version": 4'),
+            "version 4 is not one that this driver reads (3 or less): was it written by a newer",
         ),
         (
             TEXT.replace("gpu-0", "gpu-1"),
@@ -111,7 +111,7 @@ def test_a_record_without_partitions_can_be_read_by_a_driver_from_before_there_w
 def test_a_record_with_partitions_is_refused_by_a_driver_that_could_not_undo_them():
     record = RECORD.model_copy(update={"partitions": (PARTITION,)})
     document = json.loads(prepared.encode(record))
-    assert document["version"] == prepared.VERSION == 2
+    assert document["version"] == 2
     assert document["record"]["partitions"] == [
         {
             "device": "gpu-0-mig-3g40gb-9-4", "gpu": "GPU-0", "minor": 0, "profile": "3g.40gb",
@@ -119,6 +119,16 @@ def test_a_record_with_partitions_is_refused_by_a_driver_that_could_not_undo_the
             "uuid": "MIG-0",
         }
     ]  # fmt: skip
+    assert prepared.decode(prepared.encode(record)) == record
+
+
+def test_a_record_of_a_gpu_for_virtual_machines_is_refused_by_a_driver_that_would_leave_it_bound():
+    device = prepared.PreparedDevice(
+        requests=("gpu",), pool="node-1", device="gpu-vfio-0", cdi_ids=("id",), kind="vfio"
+    )
+    record = RECORD.model_copy(update={"devices": (device,)})
+    document = json.loads(prepared.encode(record))
+    assert document["version"] == prepared.VERSION == 3
     assert prepared.decode(prepared.encode(record)) == record
 
 

@@ -18,7 +18,7 @@ from dra_driver.apps.effects import effect, specs, waits, wiring
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import rebuilding, undoing
-from dra_driver.logic.preparing import planning
+from dra_driver.logic.preparing import contention, planning
 from dra_driver.model import claims, devices, prepared, shares
 from dra_driver.model import resets as written
 
@@ -56,7 +56,7 @@ class Held(errors.Retryable):
     with what is to be said if it is about to be given back.
     """
 
-    def __init__(self, refusal: str, holdings: Iterable[tuple[planning.Holding, str]]) -> None:
+    def __init__(self, refusal: str, holdings: Iterable[tuple[contention.Holding, str]]) -> None:
         super().__init__(refusal)
         self.holdings = tuple(holdings)
 
@@ -235,8 +235,8 @@ class Attempts:
         if before is not None and planning.has_shares(before, plan.entries):
             return
         for found in (
-            *planning.over_use(plan, others, self._gpus.snapshot.divisions),
-            *planning.interval_conflicts(plan, others),
+            *contention.over_use(plan, others, self._gpus.snapshot.divisions),
+            *contention.interval_conflicts(plan, others),
         ):
             problem = f"claim {ref}: {found.problem}"
             still = "is still prepared, and its pod has not ended on this node yet"
@@ -359,7 +359,7 @@ def _cards(record: prepared.Record | None) -> frozenset[str]:
 
 def _refuse_held(ref: claims.ClaimRef, plan: planning.Plan, others: Others) -> None:
     """Refuse a device that another claim has; one that is being given back is waited for."""
-    for holding in planning.holdings(plan, ref.uid, others):
+    for holding in contention.holdings(plan, ref.uid, others):
         device = f"claim {ref}: device {holding.wanted!r}{_other(holding)}"
         delay = (
             f"{device} is still prepared for claim {holding.holder}, whose pod has not ended on "
@@ -380,6 +380,6 @@ def _is_for(record: prepared.Record, plan: planning.Plan) -> bool:
     return mine == {(one.device, one.share_id) for one in plan.entries}
 
 
-def _other(holding: planning.Holding) -> str:
+def _other(holding: contention.Holding) -> str:
     """What is in the way, where it is not the device itself."""
     return f" overlaps {holding.device!r}, which" if holding.device != holding.wanted else ""

@@ -16,7 +16,7 @@ from dra_driver.adapters.system import locks, patience
 from dra_driver.apps.effects import waits, wiring
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import attempts, releases, turns
-from dra_driver.logic.preparing import planning
+from dra_driver.logic.preparing import contention, planning
 from dra_driver.model import claims, prepared
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ class Preparer:
         """What it comes to that others have what is wanted: one may be about to give it back."""
         for holding, delay in held.holdings:
             claim = self._source.fetch(holding.holder, waiting)
-            if not planning.is_held_in_earnest(holding, claim, self._node):
+            if not contention.is_held_in_earnest(holding, claim, self._node):
                 return errors.Retryable(delay)
         return errors.Rejected(str(held))
 

@@ -45,7 +45,7 @@ class View:
     """What a container sees of its devices.
 
     `env` are the variables that were added, `mounts` pairs of (host path, container path),
-    `output` the lines that it wrote, or that `nvidia-smi -L` would write in it.
+    `output` the lines that it wrote, or that `nvidia-smi -L` would write in it, or the VFIO nodes.
     """
 
     env: Mapping[str, str]
@@ -236,11 +236,17 @@ def _simulated(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if _SIMULATED.fullmatch(name)}
 
 
+def _handed_over(view: View) -> tuple[str, ...]:
+    """What a virtual machine's program finds; in a simulation a file is mounted for a node."""
+    nodes = {*view.device_nodes, *(inside for _, inside in view.mounts)}
+    return tuple(sorted(node for node in nodes if node.startswith(("/dev/vfio/", "/dev/iommu"))))
+
+
 def _list_gpus(view: View, env: Mapping[str, str]) -> tuple[str, ...]:
-    """What the mounted `nvidia-smi -L` prints."""
+    """What the mounted `nvidia-smi -L` prints; without it, the nodes of VFIO that there are."""
     program = next((host for host, inside in view.mounts if inside == NVIDIA_SMI), None)
     if program is None:
-        return ()
+        return _handed_over(view)
     try:
         result = subprocess.run(
             ["/bin/sh", program, "-L"],

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from dra_driver import errors
-from dra_driver.logic.preparing import planning
+from dra_driver.logic.preparing import contention, planning
 from dra_driver.model import claims, devices, prepared, shares, slices
 
 NODE = planning.Node("gpu.nvidia.com", "node-1")
@@ -259,13 +259,13 @@ def record(uid, *entries):
 
 
 OTHER = claims.ClaimRef("team-b", "other", claims.ClaimUid("ffff"))
-HOLDING = planning.Holding("gpu-0", "gpu-0", OTHER)
+HOLDING = contention.Holding("gpu-0", "gpu-0", OTHER)
 
 
 def holdings(wanted, *records):
     """What is in the way of a claim with these entries."""
     offers = {entry.device: INVENTORY[entry.device] for entry in wanted}
-    return planning.holdings(planning.Plan(wanted, offers), "0a1b", records)
+    return contention.holdings(planning.Plan(wanted, offers), "0a1b", records)
 
 
 def test_a_device_that_another_claim_holds_is_told_with_its_holder():
@@ -289,7 +289,7 @@ def test_a_holder_that_is_allocated_to_the_device_holds_it_in_earnest():
     holder = claims.ResourceClaim(
         OTHER, allocation=claims.Allocation((result("a", "gpu-2"), result("b", "gpu-0")))
     )
-    assert planning.is_held_in_earnest(HOLDING, holder, NODE)
+    assert contention.is_held_in_earnest(HOLDING, holder, NODE)
 
 
 @pytest.mark.parametrize(
@@ -311,4 +311,4 @@ def test_a_holder_that_is_allocated_to_the_device_holds_it_in_earnest():
     ],
 )
 def test_a_holder_that_the_api_does_not_know_with_the_device_is_on_its_way_out(holder):
-    assert not planning.is_held_in_earnest(HOLDING, holder, NODE)
+    assert not contention.is_held_in_earnest(HOLDING, holder, NODE)

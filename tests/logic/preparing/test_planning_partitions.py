@@ -7,7 +7,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.logic.offering import catalog
-from dra_driver.logic.preparing import planning
+from dra_driver.logic.preparing import contention, planning
 from dra_driver.model import claims, devices, mig, prepared, slices
 
 NODE = planning.Node(mig_cards.DRIVER, "node-1")
@@ -172,17 +172,17 @@ def test_an_instance_at_the_place_of_a_partition_is_found_and_none_elsewhere():
     ],
 )
 def test_a_device_excludes_itself_what_it_is_part_of_and_what_it_overlaps(wanted, held):
-    assert planning.holdings(plan(result(wanted)), UID, [record(held)]) == (
-        planning.Holding(wanted, held, OTHER),
+    assert contention.holdings(plan(result(wanted)), UID, [record(held)]) == (
+        contention.Holding(wanted, held, OTHER),
     )
 
 
 def test_a_partition_of_which_only_the_name_is_known_excludes_what_it_overlaps():
     nameless = record(ONE_HIGH).model_copy(update={"partitions": ()})
-    assert planning.holdings(plan(result(LARGE)), UID, [nameless]) == (
-        planning.Holding(LARGE, ONE_HIGH, OTHER),
+    assert contention.holdings(plan(result(LARGE)), UID, [nameless]) == (
+        contention.Holding(LARGE, ONE_HIGH, OTHER),
     )
-    assert planning.holdings(plan(result(LOW)), UID, [nameless]) == ()
+    assert contention.holdings(plan(result(LOW)), UID, [nameless]) == ()
 
 
 @pytest.mark.parametrize(
@@ -199,37 +199,37 @@ def test_a_partition_of_which_only_the_name_is_known_excludes_what_it_overlaps()
     ],
 )
 def test_what_shares_no_memory_slice_can_be_had_side_by_side(wanted, held):
-    assert planning.holdings(plan(result(wanted)), UID, [record(held)]) == ()
+    assert contention.holdings(plan(result(wanted)), UID, [record(held)]) == ()
 
 
 def test_each_pair_that_excludes_each_other_is_told():
     first, second = record(ONE_HIGH, "gpu-1"), record(LOW, ref=dataclasses.replace(OTHER, name="x"))
     wanted = plan(result(LARGE), result(ELSEWHERE), result(ONE_LOW))
-    assert planning.holdings(wanted, UID, [first, second]) == (
-        planning.Holding(LARGE, ONE_HIGH, OTHER),
-        planning.Holding(ELSEWHERE, "gpu-1", OTHER),
-        planning.Holding(ONE_LOW, LOW, second.ref),
+    assert contention.holdings(wanted, UID, [first, second]) == (
+        contention.Holding(LARGE, ONE_HIGH, OTHER),
+        contention.Holding(ELSEWHERE, "gpu-1", OTHER),
+        contention.Holding(ONE_LOW, LOW, second.ref),
     )
 
 
 def test_of_a_claim_with_several_parts_only_that_which_overlaps_is_in_the_way():
     held = [record(ONE_LOW, LARGE, "gpu-0-mig-2g20gb-14-0")]
-    assert planning.holdings(plan(result(ONE_HIGH)), UID, held) == (
-        planning.Holding(ONE_HIGH, LARGE, OTHER),
+    assert contention.holdings(plan(result(ONE_HIGH)), UID, held) == (
+        contention.Holding(ONE_HIGH, LARGE, OTHER),
     )
 
 
 def test_admin_access_to_a_part_or_to_the_whole_neither_holds_nor_minds():
     for held in (LARGE, ONE_HIGH, "gpu-0"):
         looking = record(held, admin=(held,))
-        assert planning.holdings(plan(result(LARGE)), UID, [looking]) == ()
+        assert contention.holdings(plan(result(LARGE)), UID, [looking]) == ()
         wanted = plan(result(LARGE, admin_access=True))
-        assert planning.holdings(wanted, UID, [record(held)]) == ()
+        assert contention.holdings(wanted, UID, [record(held)]) == ()
 
 
 def test_the_claim_s_own_parts_are_not_in_its_way():
     own = record(LARGE, "gpu-1", ref=REF)
-    assert planning.holdings(plan(result(LARGE), result("gpu-1")), UID, [own]) == ()
+    assert contention.holdings(plan(result(LARGE), result("gpu-1")), UID, [own]) == ()
 
 
 def test_devices_of_another_pool_are_not_in_the_way():
@@ -237,15 +237,15 @@ def test_devices_of_another_pool_are_not_in_the_way():
         entry.model_copy(update={"pool": "node-2"}) for entry in record("gpu-0", LARGE).devices
     ]
     elsewhere = record("gpu-0", LARGE).model_copy(update={"devices": tuple(entries)})
-    assert planning.holdings(plan(result(LARGE)), UID, [elsewhere]) == ()
+    assert contention.holdings(plan(result(LARGE)), UID, [elsewhere]) == ()
 
 
 def test_a_holder_is_asked_for_the_device_that_is_in_the_way():
-    holding = planning.Holding(LARGE, ONE_HIGH, OTHER)
+    holding = contention.Holding(LARGE, ONE_HIGH, OTHER)
     for device, expected in ((ONE_HIGH, True), (LARGE, False)):
         allocation = claims.Allocation((result(device),))
         holder = claims.ResourceClaim(OTHER, allocation=allocation)
-        assert planning.is_held_in_earnest(holding, holder, NODE) is expected
+        assert contention.is_held_in_earnest(holding, holder, NODE) is expected
 
 
 # Configs

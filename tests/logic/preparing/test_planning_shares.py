@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.logic.preparing import cdi, planning
+from dra_driver.logic.preparing import cdi, contention, planning
 from dra_driver.model import claims, prepared, quantities, shares, slices
 
 NODE = planning.Node(mig_cards.DRIVER, "node-1")
@@ -55,7 +55,7 @@ def record(*results, ref=OTHER, divisions=BY_MEMORY):
 
 
 def holdings(*wanted, held):
-    found = planning.holdings(plan(*wanted), REF.uid, [record(*held)])
+    found = contention.holdings(plan(*wanted), REF.uid, [record(*held)])
     return [(one.wanted, one.device) for one in found]
 
 
@@ -131,7 +131,7 @@ def test_shares_of_devices_side_by_side_do_not():
 def over_use(*wanted, others=(), divisions=BY_MEMORY):
     made = plan(*wanted, divisions=divisions)
     held = [record(*results, divisions=divisions) for results in others]
-    return [found.problem for found in planning.over_use(made, held, divisions)]
+    return [found.problem for found in contention.over_use(made, held, divisions)]
 
 
 def test_shares_that_fit_together_are_no_problem():
@@ -181,8 +181,8 @@ def test_a_share_of_who_only_watches_is_not_counted():
 
 def test_who_else_has_shares_of_what_is_too_little_is_told():
     made = plan(share("gpu-0", cores=60))
-    [found] = planning.over_use(made, [record(share("gpu-0", cores=50))], BY_MEMORY)
-    assert found.holdings == (planning.Holding("gpu-0", "gpu-0", OTHER),)
+    [found] = contention.over_use(made, [record(share("gpu-0", cores=50))], BY_MEMORY)
+    assert found.holdings == (contention.Holding("gpu-0", "gpu-0", OTHER),)
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=4))

@@ -1,0 +1,48 @@
+import mig_cards
+import pytest
+
+from dra_driver import errors
+from dra_driver.model import bindings, prepared
+
+RECORD = prepared.Record(
+    uid="0a1b", namespace="team-a", name="vm", phase="completed", boot_id="boot-1", devices=()
+)
+BINDING = bindings.Binding(
+    device="gpu-vfio-0",
+    gpu="GPU-1",
+    address="0000:41:00.0",
+    group=12,
+    module="vfio_pci",
+    driver="vfio-pci",
+    functions=(
+        bindings.Function(address="0000:41:00.0", driver="nvidia"),
+        bindings.Function(address="0000:41:00.1"),
+    ),
+    persistence=True,
+    nodes=("/dev/vfio/12",),
+    facts=mig_cards.gpu(mig_cards.H100),
+)
+
+
+def test_what_a_record_tells_of_bindings_is_read_back_from_its_file():
+    text = prepared.encode(bindings.into(RECORD, (BINDING,)))
+    assert bindings.of(prepared.decode(text)) == (BINDING,)
+
+
+def test_a_record_without_bindings_has_no_part_for_them():
+    other = {"other": prepared.Part(version=7, content={})}
+    record = bindings.into(RECORD.model_copy(update={"parts": other}), (BINDING,))
+    assert set(record.parts) == {"other", "vfio"}
+    assert bindings.into(record, ()).parts == other
+    assert bindings.of(RECORD) == ()
+
+
+def test_a_part_of_a_newer_driver_is_not_guessed_at():
+    part = prepared.Part(version=bindings.VERSION + 1, content={"bound": []})
+    assert bindings.of(RECORD.model_copy(update={"parts": {"vfio": part}})) == ()
+
+
+def test_a_damaged_part_is_refused_with_the_name_of_its_claim():
+    part = prepared.Part(version=bindings.VERSION, content={"cards": [{"device": 1}]})
+    with pytest.raises(errors.Rejected, match=r"claim team-a/vm .*: part 'vfio' of its record"):
+        bindings.of(RECORD.model_copy(update={"parts": {"vfio": part}}))
