@@ -138,7 +138,7 @@ def _seen(text: str) -> tuple[dict[str, Any], ...]:
 
 @contextlib.contextmanager
 def _locked(directory: pathlib.Path) -> Iterator[None]:
-    """As `gpu_files.locked` does."""
+    """As `hardware_files.locked` does."""
     descriptor = os.open(directory / f".{STATE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -14,7 +14,7 @@ import pydantic
 
 from dra_driver import errors
 from dra_driver.adapters.disk import files
-from dra_driver.sim.gpus import gpu_files
+from dra_driver.sim import hardware_files
 
 FILE = "delays.json"
 LOG = "delays.log"
@@ -43,7 +43,7 @@ class DelayFile:
     """The delays of one directory."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self._file = gpu_files.ModelFile(directory / FILE, Delays())
+        self._file = hardware_files.ModelFile(directory / FILE, Delays())
         self._log = directory / LOG
 
     def wait(self, function: str) -> None:
@@ -72,7 +72,7 @@ def set_delays(directory: pathlib.Path, seconds: Mapping[str, float]) -> None:
     for function in seconds.keys() - SLOW:
         allowed = ", ".join(sorted(SLOW))
         raise errors.Rejected(f"delay of {function!r}: simulated are those of {allowed}")
-    with gpu_files.ModelFile(directory / FILE, Delays()).edit() as delays:
+    with hardware_files.ModelFile(directory / FILE, Delays()).edit() as delays:
         delays.seconds = Delays(seconds=dict(seconds)).seconds
 
 

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable
 
 from dra_driver.adapters.disk import files
-from dra_driver.sim.gpus import gpu_files
+from dra_driver.sim import hardware_files
 
 FILE = "events.log"
 ROOM = 1 << 20
@@ -36,7 +36,7 @@ class Told:
 def tell(directory: pathlib.Path, *events: Told) -> None:
     """Have the cards tell this from now on, in this order."""
     path = directory / FILE
-    with gpu_files.locked(path):
+    with hardware_files.locked(path):
         number = _last_number(path)
         lines = [
             json.dumps({"number": number + place, **dataclasses.asdict(event)}) + "\n"

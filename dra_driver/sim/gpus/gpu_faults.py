@@ -9,7 +9,8 @@ from typing import Annotated
 import pydantic
 
 from dra_driver import errors
-from dra_driver.sim.gpus import gpu_errors, gpu_files
+from dra_driver.sim import hardware_files
+from dra_driver.sim.gpus import gpu_errors
 
 FILE = "faults.json"
 LOST = gpu_errors.CODES["NVML_ERROR_GPU_IS_LOST"]
@@ -70,7 +71,7 @@ class FaultFile:
     """The faults of one directory."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self._file = gpu_files.ModelFile(directory / FILE, Faults())
+        self._file = hardware_files.ModelFile(directory / FILE, Faults())
 
     def read(self) -> Faults:
         """What is wrong now."""
@@ -118,13 +119,13 @@ def inject(
         known = ", ".join(f"{code} {name}" for name, code in gpu_errors.CODES.items())
         raise errors.Rejected(f"NVML error {error} does not exist; there are: {known}")
     fault = Failing(function=function, uuid=uuid, error=error, times=times)
-    with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
+    with hardware_files.ModelFile(directory / FILE, Faults()).edit() as faults:
         faults.faults.append(fault)
 
 
 def remove(directory: pathlib.Path, *uuids: str) -> None:
     """These GPUs fall off the bus; they are back after `clear`."""
-    with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
+    with hardware_files.ModelFile(directory / FILE, Faults()).edit() as faults:
         faults.faults.append(Absent(absent=sorted(uuids)))
 
 
@@ -143,7 +144,7 @@ def lost(directory: pathlib.Path) -> frozenset[str]:
 
 def bring_back(directory: pathlib.Path, *uuids: str) -> None:
     """These GPUs are there again, whether they were lost or removed."""
-    with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
+    with hardware_files.ModelFile(directory / FILE, Faults()).edit() as faults:
         kept: list[Failing | Absent | Renumbered] = []
         for fault in faults.faults:
             if isinstance(fault, Absent):
@@ -156,13 +157,13 @@ def bring_back(directory: pathlib.Path, *uuids: str) -> None:
 
 def renumber(directory: pathlib.Path, uuid: str, minor: int) -> None:
     """The next switch of its MIG mode gives a GPU this minor number, as NVML says that it may."""
-    with gpu_files.ModelFile(directory / FILE, Faults()).edit() as faults:
+    with hardware_files.ModelFile(directory / FILE, Faults()).edit() as faults:
         faults.faults.append(Renumbered(renumbered=uuid, minor=minor))
 
 
 def clear(directory: pathlib.Path) -> None:
     """Everything works again."""
-    gpu_files.ModelFile(directory / FILE, Faults()).clear()
+    hardware_files.ModelFile(directory / FILE, Faults()).clear()
 
 
 def _lost(fault: Failing) -> str | None:

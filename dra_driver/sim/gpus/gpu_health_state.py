@@ -4,7 +4,8 @@ import pathlib
 
 import pydantic
 
-from dra_driver.sim.gpus import gpu_files, gpu_models
+from dra_driver.sim import hardware_files
+from dra_driver.sim.gpus import gpu_models
 
 FILE = "health.json"
 AMPERE, HOPPER = 7, 9
@@ -51,9 +52,9 @@ class Cards(pydantic.BaseModel):
         return self.cards.setdefault(uuid, Health())
 
 
-def open_file(directory: pathlib.Path) -> gpu_files.ModelFile[Cards]:
+def open_file(directory: pathlib.Path) -> hardware_files.ModelFile[Cards]:
     """The file in which it is kept."""
-    return gpu_files.ModelFile(directory / FILE, Cards())
+    return hardware_files.ModelFile(directory / FILE, Cards())
 
 
 def restart(health: Health) -> None:

@@ -16,6 +16,7 @@ from dra_driver.sim.gpus import (
     gpu_state,
     gpus,
 )
+from dra_driver.sim.pci import changing, pci_state
 
 
 def reset(directory: pathlib.Path, uuid: str) -> None:
@@ -53,22 +54,30 @@ def reboot(directory: pathlib.Path) -> None:
     Lost cards are back, and what resets mend is mended. MIG mode outlives it on Ampere, where it is
     kept on the card, and not on Hopper.
     """
+    changing.reboot(directory)
     with gpu_state.open_file(directory).edit() as state:
         for gpu in state.gpus:
-            gpu.processes = []
-            gpu.compute_mode = gpus.SimulatedNvml.NVML_COMPUTEMODE_DEFAULT
-            gpu.time_slice = 0
-            if not gpu_models.load(gpu.model).mig_mode_change_needs_reset:
-                gpu.mig_pending = False
-            _restart(gpu)
+            _forget(gpu)
     with gpu_health_state.open_file(directory).edit() as health:
         for one in health.cards.values():
             gpu_health_state.restart(one)
     gpu_faults.bring_back(directory, *gpu_faults.lost(directory))
 
 
+def leave(directory: pathlib.Path, uuid: str) -> None:
+    """The driver gives up a GPU: what it has set is forgotten, persistence mode included.
+
+    It is what a reboot does to the card, as the driver is what knew of it.
+    """
+    with gpu_state.open_file(directory).edit() as state:
+        gpu = gpu_session.find(state, uuid)
+        _forget(gpu)
+        gpu.persistence_mode = False
+
+
 def unload_driver(directory: pathlib.Path) -> None:
     """The kernel module of the driver is taken out. Nothing of NVML works until `load_driver`."""
+    changing.unload(directory, pci_state.NVIDIA)
     with gpu_state.open_file(directory).edit() as state:
         state.driver_is_loaded = False
 
@@ -81,6 +90,7 @@ def load_driver(directory: pathlib.Path) -> None:
     with gpu_health_state.open_file(directory).edit() as health:
         for one in health.cards.values():
             one.uncorrectable = 0
+    changing.load(directory, pci_state.NVIDIA)
     with gpu_state.open_file(directory).edit() as state:
         state.driver_is_loaded = True
         state.driver_loads += 1
@@ -215,6 +225,15 @@ def destroy_instance(directory: pathlib.Path, uuid: str, gi: int) -> None:
         library.nvmlGpuInstanceDestroy(instance)
     finally:
         library.nvmlShutdown()
+
+
+def _forget(gpu: gpu_state.Gpu) -> None:
+    gpu.processes = []
+    gpu.compute_mode = gpus.SimulatedNvml.NVML_COMPUTEMODE_DEFAULT
+    gpu.time_slice = 0
+    if not gpu_models.load(gpu.model).mig_mode_change_needs_reset:
+        gpu.mig_pending = False
+    _restart(gpu)
 
 
 def _restart(gpu: gpu_state.Gpu) -> None:

@@ -15,6 +15,7 @@ from dra_driver.sim.gpus import (
     gpu_models,
     gpu_state,
 )
+from dra_driver.sim.pci import pci_state
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Session(gpu_errors.Names):
             gpu_state.install(state_dir, gpu_state.parse_spec(spec), node=node)
         self._state_dir = state_dir
         self._state = gpu_state.open_file(state_dir)
+        self._bus = pci_state.open_file(state_dir)
         self._faults = gpu_faults.FaultFile(state_dir)
         self._delays = gpu_delays.DelayFile(state_dir)
         self._state.read()
@@ -103,10 +105,18 @@ class Session(gpu_errors.Names):
                 self._clients = None
 
     def _present(self) -> tuple[str, ...]:
-        """The UUIDs of the GPUs that are on the bus, in its order, which is that of the index."""
+        """The UUIDs of the GPUs that the driver has, in the bus's order: that of the index."""
         absent = self._faults.read().absent
+        closed = pci_state.closed_to(self._bus.read(), pci_state.NVIDIA)
         gpus = sorted(self._state.read().gpus, key=lambda gpu: gpu.pci_address)
-        return tuple(gpu.uuid for gpu in gpus if gpu.uuid not in absent)
+        return tuple(
+            gpu.uuid for gpu in gpus if gpu.uuid not in absent and gpu.pci_address not in closed
+        )
+
+    def _is_served(self, gpu: gpu_state.Gpu) -> bool:
+        """Whether it answers: it is on the bus, and the driver has it still."""
+        apart = pci_state.apart_from(self._bus.read(), pci_state.NVIDIA)
+        return gpu.uuid not in self._faults.read().absent and gpu.pci_address not in apart
 
     def _enter(self, function: str) -> None:
         self._check_open()
@@ -154,7 +164,7 @@ class Session(gpu_errors.Names):
     def _ask(self, function: str, uuid: str, part: str | None = None, *, parts: bool) -> Device:
         self._meet_fault(function, uuid)
         there = {gpu.uuid: gpu for gpu in self._state.read().gpus}
-        if uuid not in there or uuid in self._faults.read().absent:
+        if uuid not in there or not self._is_served(there[uuid]):
             raise self._error("GPU_IS_LOST")
         state = there[uuid]
         model = gpu_models.load(state.model)

@@ -13,7 +13,8 @@ from typing import Literal
 import pydantic
 
 from dra_driver import errors
-from dra_driver.sim.gpus import gpu_files, gpu_models
+from dra_driver.sim import hardware_files
+from dra_driver.sim.gpus import gpu_models
 
 FILE = "gpus.json"
 MAX_GPUS = 64
@@ -140,9 +141,9 @@ def parse_spec(text: str) -> tuple[str, ...]:
     return tuple(models)
 
 
-def open_file(directory: pathlib.Path) -> gpu_files.ModelFile[Node]:
+def open_file(directory: pathlib.Path) -> hardware_files.ModelFile[Node]:
     """The file in which the GPUs of this directory are kept."""
-    return gpu_files.ModelFile(directory / FILE, Node())
+    return hardware_files.ModelFile(directory / FILE, Node())
 
 
 def install(directory: pathlib.Path, models: tuple[str, ...], *, node: str) -> None:

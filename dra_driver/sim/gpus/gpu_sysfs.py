@@ -1,40 +1,42 @@
-"""A `/sys` for the simulated GPUs: PCI paths and NUMA nodes, as links and files on disk."""
+"""The simulated GPUs as functions of a PCI bus: where they sit, and what is on a card with them.
+
+Names are those of the PCI id database (https://pci-ids.ucw.cz), sizes of BARs those that `lspci`
+shows of such cards: of the largest, the power of two that has room for the memory.
+"""
 
 import pathlib
-import shutil
 
 from dra_driver.sim.gpus import gpu_models, gpu_state
+from dra_driver.sim.pci import changing, pci_state
+
+_CONTROLLER, _SOUND = 0x030200, 0x040300
+_PRODUCTS = {
+    "a100-40gb-sxm4": "GA100 [A100 SXM4 40GB]",
+    "a100-80gb-sxm4": "GA100 [A100 SXM4 80GB]",
+    "h100-80gb-hbm3": "GH100 [H100 SXM5 80GB]",
+    "h200-141gb": "GH100 [H200 SXM 141GB]",
+    "l4": "AD104GL [L4]",
+    "t4": "TU104GL [Tesla T4]",
+    "v100-16gb-sxm2": "GV100GL [Tesla V100 SXM2 16GB]",
+}
+_SOUNDS = {"l4": (0x22BC, "AD104 High Definition Audio Controller")}
+"""Models with a second function, so that some card has one."""
+_FIRST_GROUP = 20
 
 
 def write(directory: pathlib.Path, node: gpu_state.Node) -> pathlib.Path:
-    """Write `<directory>/sys` for these GPUs, and return its path.
+    """Have `<directory>/sys` and `<directory>/dev` be those of these GPUs; the path of the first.
 
     Two GPUs or more sit on two NUMA nodes, one half each; inside a half, neighbours share a PCIe
-    root in pairs.
+    root in pairs. Each card is in an IOMMU group of its own. Which driver has a GPU that is there
+    already stays as it is.
     """
-    root, aside = directory / "sys", directory / ".sys.new"
-    shutil.rmtree(aside, ignore_errors=True)
-    (aside / "bus" / "pci" / "devices").mkdir(parents=True)
-    for position, gpu in enumerate(node.gpus):
-        _write_device(aside, gpu, position, *_place(position, len(node.gpus)))
-    if _content(aside) == _content(root):
-        # Others may be reading what is there.
-        shutil.rmtree(aside)
-        return root
-    shutil.rmtree(root, ignore_errors=True)
-    aside.rename(root)
-    return root
-
-
-def _content(root: pathlib.Path) -> dict[str, str]:
-    """What is in a tree: the text of files, and where links lead."""
-    return {
-        str(path.relative_to(root)): str(path.readlink())
-        if path.is_symlink()
-        else path.read_text(encoding="ascii")
-        for path in root.rglob("*")
-        if path.is_symlink() or path.is_file()
-    }
+    functions = [
+        function
+        for position, gpu in enumerate(node.gpus)
+        for function in _functions(gpu, position, len(node.gpus))
+    ]
+    return changing.install(directory, functions)
 
 
 def _place(position: int, count: int) -> tuple[int, int]:
@@ -44,20 +46,32 @@ def _place(position: int, count: int) -> tuple[int, int]:
     return numa_node, numa_node * half + inside - inside % 2
 
 
-def _write_device(
-    root: pathlib.Path, gpu: gpu_state.Gpu, position: int, numa_node: int, first: int
-) -> None:
+def _functions(gpu: gpu_state.Gpu, position: int, count: int) -> list[pci_state.Function]:
+    numa_node, first = _place(position, count)
     root_bus = gpu_state.bus(first) - 2
     port = f"0000:{root_bus:02x}:{position - first + 1:02x}.0"
-    path = pathlib.PurePath("devices", f"pci0000:{root_bus:02x}", port, gpu.pci_address)
-    device = root / path
-    device.mkdir(parents=True)
+    model = gpu_models.load(gpu.model)
+    main = pci_state.Function(
+        address=gpu.pci_address,
+        above=f"pci0000:{root_bus:02x}/{port}",
+        device=model.pci_device_id >> 16,
+        subsystem=(model.pci_subsystem_id or 0) >> 16,
+        kind=_CONTROLLER,
+        bars=[16 << 20, 1 << (model.memory_bytes - 1).bit_length(), 0, 32 << 20],
+        group=_FIRST_GROUP + position,
+        numa_node=numa_node,
+        native=pci_state.NVIDIA,
+        product=_PRODUCTS.get(model.name),
+    )
+    if model.name not in _SOUNDS:
+        return [main]
+    device, product = _SOUNDS[model.name]
     facts = {
-        "numa_node": str(numa_node),
-        "vendor": "0x10de",
-        "device": f"0x{gpu_models.load(gpu.model).pci_device_id >> 16:04x}",
+        "address": gpu.pci_address.removesuffix("0") + "1",
+        "device": device,
+        "kind": _SOUND,
+        "bars": [16 << 10],
+        "native": pci_state.SOUND,
+        "product": product,
     }
-    for name, value in facts.items():
-        (device / name).write_text(f"{value}\n", encoding="ascii")
-    link = root / "bus" / "pci" / "devices" / gpu.pci_address
-    link.symlink_to(pathlib.PurePath("..", "..", "..", path))
+    return [main, main.model_copy(update=facts)]

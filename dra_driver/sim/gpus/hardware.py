@@ -15,8 +15,9 @@ from dra_driver.apps.node import host
 from dra_driver.logic.preparing import cdi, injecting
 from dra_driver.model import devices
 from dra_driver.model import driver as drivers
-from dra_driver.sim.gpus import gpu_clients, gpu_files, gpus, host_nvidia_smi, mps_program
-from dra_driver.sim.pci import sim_kernel
+from dra_driver.sim import hardware_files
+from dra_driver.sim.gpus import gpu_clients, gpu_driver, gpus, host_nvidia_smi, mps_program
+from dra_driver.sim.pci import nodes
 
 GPU_VARIABLE = "SIMULATED_GPU_"
 INSTANCE_VARIABLE = "SIMULATED_MIG_"
@@ -42,7 +43,7 @@ def simulated(config: settings.KubeletPlugin) -> host.Hardware:
     directory = config.simulation
     directory.mkdir(parents=True, exist_ok=True)
     # During a rolling update two plugins of the node may start at the same moment.
-    with gpu_files.locked(directory / "hardware"):
+    with hardware_files.locked(directory / "hardware"):
         return _made(config, directory)
 
 
@@ -64,7 +65,9 @@ def _made(config: settings.KubeletPlugin, directory: pathlib.Path) -> host.Hardw
         nvidia_smi=nvidia_smi.NvidiaSmi(lambda: program),
         with_time_slices=functools.partial(host_nvidia_smi.with_time_slices, directory),
         nodes=lambda uuid, _minor: [gpu_clients.file(directory, uuid)],
-        pci=pci_bus.PciBus(sim_kernel.SimKernel(directory), sysfs=bus, host_root=directory),
+        pci=pci_bus.PciBus(
+            gpu_driver.kernel(directory), sysfs=bus, host_root=directory, node=nodes.plain
+        ),
         handed_over=_mounted,
         bus=library.present,
         load=library.load,

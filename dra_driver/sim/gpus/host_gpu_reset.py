@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 
 import pydantic
 
+from dra_driver.sim import hardware_files
 from dra_driver.sim.gpus import (
     gpu_clients,
     gpu_faults,
-    gpu_files,
     gpu_models,
     gpu_operations,
     gpu_session,
@@ -126,5 +126,5 @@ def _address(directory: pathlib.Path, uuid: str) -> str:
     return f"0000{gpu_session.find(state, uuid).pci_address}".upper()
 
 
-def _faults(directory: pathlib.Path) -> gpu_files.ModelFile[Fault]:
-    return gpu_files.ModelFile(directory / "reset.json", Fault())
+def _faults(directory: pathlib.Path) -> hardware_files.ModelFile[Fault]:
+    return hardware_files.ModelFile(directory / "reset.json", Fault())
