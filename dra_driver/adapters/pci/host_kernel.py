@@ -27,7 +27,7 @@ try:
 except OSError as error:
     os._exit({_FAILED} + error.errno)
 """
-_MODULE = re.compile(r"[A-Za-z0-9_-]+")
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 """`modprobe` is in one of these."""
 

@@ -21,7 +21,7 @@ _IOMMUFD = "/dev/iommu"
 _MODULES = ("/lib/modules", "/usr/lib/modules")
 _IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 FindNode = Callable[[driver_root.Root, str], driver.DeviceNode | None]
 """The device node at an absolute path under a root, None where there is none."""
@@ -128,7 +128,7 @@ class PciBus:
                 self._kernel.write(self._tree.door(had, "unbind"), address, self._seconds)
             except OSError:
                 # Somebody was quicker.
-                if self._tree.driver(address) is not None or self.function(address) is None:
+                if self._tree.driver(address) is not None:
                     raise
 
     def bind(self, address: devices.PciAddress, driver: str) -> None:

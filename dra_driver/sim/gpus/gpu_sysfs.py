@@ -1,7 +1,7 @@
 """The simulated GPUs as functions of a PCI bus: where they sit, and what is on a card with them.
 
-Names are those of the PCI id database (https://pci-ids.ucw.cz), sizes of BARs those that `lspci`
-shows of such cards: of the largest, the power of two that has room for the memory.
+Names are those of the PCI id database (https://pci-ids.ucw.cz), BARs those of an H200: the largest
+is the power of two that has room for the memory.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ _PRODUCTS = {
 }
 _SOUNDS = {"l4": (0x22BC, "AD104 High Definition Audio Controller")}
 """Models with a second function, so that some card has one."""
-_FIRST_GROUP = 20
+_FIRST_GROUP = 16
 
 
 def write(directory: pathlib.Path, node: gpu_state.Node) -> pathlib.Path:
@@ -57,8 +57,8 @@ def _functions(gpu: gpu_state.Gpu, position: int, count: int) -> list[pci_state.
         device=model.pci_device_id >> 16,
         subsystem=(model.pci_subsystem_id or 0) >> 16,
         kind=_CONTROLLER,
-        bars=[16 << 20, 1 << (model.memory_bytes - 1).bit_length(), 0, 32 << 20],
-        group=_FIRST_GROUP + position,
+        bars=[16 << 20, 0, 1 << (model.memory_bytes - 1).bit_length(), 0, 32 << 20],
+        group=_FIRST_GROUP + int(gpu.pci_address.split(":")[1], 16),
         numa_node=numa_node,
         native=pci_state.NVIDIA,
         product=_PRODUCTS.get(model.name),

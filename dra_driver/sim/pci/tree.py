@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dra_driver.sim.pci import pci_state
 
 SYS, DEVICES = "sys", "dev"
-_MEMORY, _PORTS = 0x14220C, 0x40101
-"""Flags of BARs: IORESOURCE_MEM is 0x200, IORESOURCE_IO 0x100 (Linux, `ioport.h`)."""
+_MEMORY = 0x14220C
+"""The flags of each BAR of an H200 (Linux 6.18)."""
 _RESOURCES = 13
 _ALIASES = (
     "alias pci:v000010DEd*sv*sd*bc03sc02i00* nvidia",
@@ -114,13 +114,12 @@ def _write_function(root: pathlib.Path, bus: pci_state.Bus, function: pci_state.
 
 
 def _resources(bars: Iterable[int]) -> Iterator[str]:
-    """Lines of `resource`: six BARs, the last of ports, then what else there is."""
+    """Lines of `resource`: six BARs, of which one of 64 bits takes two, then what else there is."""
     start = 0x380000000000
     lines = [(0, 0, 0)] * _RESOURCES
     for number, size in enumerate(bars):
         lines[number] = (start, start + size - 1, _MEMORY) if size else (0, 0, 0)
         start += size
-    lines[5] = (0x3000, 0x307F, _PORTS)
     for line in lines:
         yield " ".join(f"0x{number:016x}" for number in line)
 
