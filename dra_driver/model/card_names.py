@@ -2,6 +2,11 @@
 
 A card is a GPU with its UUID. Its name (`gpu-0`) is in slices, and claims are allocated to it: it
 stays with the card for as long as anybody may mean that card by it.
+
+One that another driver has is known by its place alone: `site` is where NVML told of it last. An
+older driver does without it, so it stands beside the content. Of a card that NVML has never told
+of, what stands for the UUID is made of the place (`pci.unseen_gpu`); to an older driver it is a
+card that is gone.
 """
 
 import pydantic
@@ -10,6 +15,7 @@ from dra_driver import errors
 from dra_driver.model import devices, stored
 
 VERSION = 1
+_SITE = "site"
 
 
 class CardName(pydantic.BaseModel):
@@ -25,6 +31,7 @@ class CardName(pydantic.BaseModel):
     device: str
     product: str = ""
     gone_since: str | None = None
+    site: devices.Site | None = None
 
     @pydantic.field_validator("device")
     @classmethod
@@ -40,7 +47,9 @@ class CardName(pydantic.BaseModel):
 
 def encode(name: CardName) -> str:
     """The text of a file."""
-    return stored.encode("name", VERSION, name.model_dump(mode="json"))
+    said = name.model_dump(mode="json")
+    site = said.pop(_SITE)
+    return stored.encode("name", VERSION, said, {_SITE: site} if site else {})
 
 
 def decode(text: str) -> CardName:
@@ -50,7 +59,8 @@ def decode(text: str) -> CardName:
         errors.Rejected: the text is damaged, or of a newer driver.
     """
     content = stored.decode(text, "name", (VERSION,))
+    beside = {key: value for key, value in stored.beside(text).items() if key == _SITE}
     try:
-        return CardName.model_validate(content)
+        return CardName.model_validate(content | beside)
     except pydantic.ValidationError as error:
         raise errors.Rejected(f"content is not a name: {error}") from error

@@ -87,8 +87,11 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        """Its device name; without one, that which it is given first if nobody else has it."""
-        return self.device or gpu_device_name(self.minor)
+        """Its device name; without one, that which it is given first if nobody else has it.
+
+        Where NVML has not told of it, that of its place stands for it.
+        """
+        return self.device or (gpu_device_name(self.minor) if self.minor >= 0 else self.uuid)
 
     @property
     def locks(self) -> frozenset[str]:
@@ -120,6 +123,24 @@ class Passthrough:
     memory_bytes: int = 0
     iommufd: bool = False
     is_found: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """Where a card sits, what the bus tells of it there, and in which boot of the node."""
+
+    address: PciAddress
+    vendor: int
+    model: int
+    boot_id: str
+
+    def is_of_same(self, other: "Site") -> bool:
+        """Whether a card of the same kind is in the same place, in whatever boot."""
+        return (self.address, self.vendor, self.model) == (
+            other.address,
+            other.vendor,
+            other.model,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,6 +177,8 @@ class Grant:
 class GpuFailure:
     """A GPU that NVML lists and that cannot be used. What could still be read of it is filled.
 
+    The `index` is -1 where it is not NVML that tells of it.
+
     `missing` are facts that NVML never tells of it, though nobody can use it without them; where
     there are none, it did not answer. `is_lost`: it has fallen off the bus, as NVML says. Any other
     failure to answer may pass.
@@ -170,6 +193,10 @@ class GpuFailure:
 
     def __str__(self) -> str:
         """As in messages: which GPU, and why."""
+        if self.index < 0:
+            return (
+                f"the GPU at {self.pci_address}: {self.reason}" if self.pci_address else self.reason
+            )
         names = ", ".join(text for text in (self.uuid, self.pci_address) if text is not None)
         return f"GPU {self.index}{f' ({names})' if names else ''}: {self.reason}"
 
@@ -191,12 +218,17 @@ Answers = Mapping[str, NoAnswer | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Discovery:
-    """The GPUs of a node by minor number, and those that failed by NVML index."""
+    """The GPUs of a node by minor number, and those that failed by NVML index.
+
+    `sites` tells where GPUs sit, by their UUID, or by what stands for it of those that NVML has
+    never told of (`pci.unseen_gpu`).
+    """
 
     gpus: tuple[Gpu, ...]
     failures: tuple[GpuFailure, ...] = ()
     answers: Mapping[GpuUuid, Answers] = dataclasses.field(default_factory=dict, compare=False)
     """What each GPU was asked."""
+    sites: Mapping[GpuUuid, Site] = dataclasses.field(default_factory=dict)
 
 
 def gpu_device_name(number: int) -> str:

@@ -82,7 +82,7 @@ class Bus:
         return tuple(one for _, one in sorted(self.functions.items()) if one.group == group)
 
 
-def uuid_of(address: devices.PciAddress) -> str:
+def uuid_of(address: str) -> str:
     """The peer's `uuid` of a VFIO device: UUIDv5 of the address in the namespace of DNS."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, address))
 
@@ -90,9 +90,9 @@ def uuid_of(address: devices.PciAddress) -> str:
 _UNSEEN = "PCI-"
 
 
-def unseen_gpu(address: devices.PciAddress) -> devices.GpuUuid:
-    """What stands for the UUID of a GPU that NVML has never told of: its place."""
-    return devices.GpuUuid(f"{_UNSEEN}{uuid_of(address)}")
+def unseen_gpu(address: devices.PciAddress, vendor: int, model: int) -> devices.GpuUuid:
+    """What stands for the UUID of a GPU that NVML has never told of: its place, and its kind."""
+    return devices.GpuUuid(f"{_UNSEEN}{uuid_of(f'{address} {vendor:04x}:{model:04x}')}")
 
 
 def is_unseen(gpu: str) -> bool:

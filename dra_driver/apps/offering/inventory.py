@@ -3,15 +3,15 @@
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers
 from dra_driver.adapters.nvml import nvml, nvml_gate
 from dra_driver.adapters.system import sysfs, workers
-from dra_driver.apps.offering import names
-from dra_driver.logic.offering import catalog, naming, sightings
+from dra_driver.apps.offering import names, passing
+from dra_driver.logic.offering import catalog, naming, sightings, sites
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, devices, mig, shares
 
@@ -70,10 +70,15 @@ class Snapshot:
             return f"device {name!r} is not known for now: {next(iter(self.nameless.values()))}"
         if self.doubts and name not in self.offered:
             return f"device {name!r} is not known for now. {self.doubts[0]}"
-        card = devices.card_of(name)
-        notes = [one.note for one in self.cards if one.note is not None and one.name == card]
+        notes = [
+            note
+            for card in self.cards
+            if card.name == devices.card_of(name) and (note := catalog.why_without(card, name))
+        ]
         if self.problem is None and notes and name not in self.offered:
-            return f"device {name!r} does not exist on this node. {card}: {notes[0]}"
+            return (
+                f"device {name!r} does not exist on this node. {devices.card_of(name)}: {notes[0]}"
+            )
         return self.problem
 
     def refuse_missing(self, ref: claims.ClaimRef, missing: planning.UnknownDevice) -> None:
@@ -107,7 +112,7 @@ class Looking:
 
     `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected;
     `fill` adds to GPUs what NVML does not tell. `is_busy` tells of a card, by its name, whether a
-    claim is at work on it.
+    claim is at work on it. `bus` tells what virtual machines get, or have.
     """
 
     source: Source
@@ -118,6 +123,7 @@ class Looking:
     fill: Callable[[Iterable[devices.Gpu]], Iterable[devices.Gpu]] = lambda gpus: gpus
     named: names.Namer = names.by_minor
     is_busy: Callable[[str], bool] = lambda _: False
+    bus: passing.Passing | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,10 +258,11 @@ class Inventory:
             return None
         cards, doubts = self._known.cards, self._known.doubts
         there = fresh.there | {card.gpu.uuid for card in cards}
+        called = {card.name for card in cards}
         earlier = {**before.lost, **before.offered}
         return Snapshot(
             cards,
-            {name: offer for name, offer in earlier.items() if offer.gpu.uuid not in there},
+            {name: one for name, one in earlier.items() if not sites.is_there(one, there, called)},
             tuple(text for text in fresh.failures if text not in doubts),
             None if cards else look.problem,
             doubts,
@@ -277,44 +284,74 @@ class Inventory:
     def _fresh(self, before: Snapshot) -> _Fresh:
         """What there is to see now. A driver that does not answer renames nothing."""
         ours = {card.gpu.uuid: self._ours(card.gpu.uuid) for card in self._known.cards}
+        look = self._looking_at.bus.begin() if self._looking_at.bus else None
+        problem = None
         try:
             discovery = self._looking_at.source.discover()
         except _BLIND:
             raise
         except errors.Retryable as error:
-            look = sightings.Look(problem=str(error))
-            return _Fresh(look, names=before.names, nameless=before.nameless)
-        named = self._looking_at.named(discovery)
-        failed = list(discovery.failures)
-        cards = []
-        for gpu in self._looking_at.fill(named.gpus):
-            try:
-                cards.append(self._card(self._looking_at.place.located(gpu), ours.get(gpu.uuid)))
-            except files.TROUBLE:
-                raise
-            except errors.Rejected as error:
-                # It may be for want of an answer, so this may pass as other failures may.
-                reason = f"is not offered: {error}"
-                failed.append(devices.GpuFailure(gpu.index, gpu.uuid, gpu.pci_address, reason))
+            problem = str(error)
+            discovery = devices.Discovery((), (devices.GpuFailure(-1, None, None, problem),))
+        seen = look.joined(discovery) if look else passing.Joined(discovery)
+        if problem is not None and not seen.discovery.gpus:
+            # What others have bound is there all the same.
+            blind = sightings.Look(problem=problem)
+            return _Fresh(blind, names=before.names, nameless=before.nameless)
+        named = self._looking_at.named(seen.discovery)
+        cards, failed, failures = self._cards(named.gpus, seen, ours)
+        failed = [*discovery.failures, *failed]
         return _Fresh(
             sightings.Look(
                 tuple(cards),
-                tuple(failed),
+                (*failed, *seen.odd),
                 discovery.answers,
-                {gpu.pci_address: gpu.uuid for gpu in discovery.gpus},
+                {gpu.pci_address: gpu.uuid for gpu in seen.discovery.gpus}
+                | {gpu.pci_address: gpu.uuid for gpu in named.gpus},
+                problem,
             ),
-            frozenset(gpu.uuid for gpu in discovery.gpus),
-            (*(str(one) for one in failed), *named.nameless.values()),
+            frozenset(gpu.uuid for gpu in (*seen.discovery.gpus, *named.gpus)),
+            (*(str(one) for one in failed), *failures, *seen.failures, *named.nameless.values()),
             named.memory,
             named.nameless,
         )
 
-    def _card(self, gpu: devices.Gpu, before: catalog.Ours | None) -> catalog.Card:
+    def _cards(
+        self,
+        gpus: Sequence[devices.Gpu],
+        seen: passing.Joined,
+        ours: Mapping[devices.GpuUuid, catalog.Ours],
+    ) -> tuple[list[catalog.Card], list[devices.GpuFailure], list[str]]:
+        """The cards, and the GPUs that are none: those that NVML tells of, and what of others."""
+        cards, failed, failures = [], [], []
+        told = self._looking_at.fill([gpu for gpu in gpus if seen.is_told(gpu)])
+        for gpu in (*told, *(gpu for gpu in gpus if not seen.is_told(gpu))):
+            try:
+                cards.append(self._card(gpu, seen, ours.get(gpu.uuid)))
+            except files.TROUBLE:
+                raise
+            except errors.Rejected as error:
+                reason = f"is not offered: {error}"
+                failure = devices.GpuFailure(gpu.index, gpu.uuid, gpu.pci_address, reason)
+                if seen.is_told(gpu):
+                    # It may be for want of an answer, so this may pass as other failures may.
+                    failed.append(failure)
+                else:
+                    failures.append(str(failure))
+        return cards, failed, failures
+
+    def _card(
+        self, gpu: devices.Gpu, seen: passing.Joined, before: catalog.Ours | None
+    ) -> catalog.Card:
         """What can be had of the GPU.
 
         What was ours before the look counts too: an instance that is destroyed meanwhile would
         otherwise be taken for a foreign one.
         """
+        if gpu.pci_address not in seen.ours:
+            gpu = self._looking_at.place.located(gpu)
+        if gpu.pci_address in seen.foreign:
+            return seen.passed(catalog.Card(gpu, {}))
         ours = self._ours(gpu.uuid)
         if before is not None:
             ours = catalog.Ours(
@@ -322,7 +359,7 @@ class Inventory:
             )
         mode = self._looking_at.mode_of(gpu)
         card = catalog.card(gpu, mode, ours)
-        return catalog.divided(card, self._looking_at.shares_of(gpu))
+        return seen.passed(catalog.divided(card, self._looking_at.shares_of(gpu)))
 
     def _ours(self, uuid: devices.GpuUuid) -> catalog.Ours:
         ledger = self._looking_at.ledgers.get(uuid)
@@ -352,6 +389,10 @@ class Inventory:
     def _tell_offers(self, name: str, old: catalog.Card | None, new: catalog.Card) -> None:
         if new.note is not None and (old is None or old.note != new.note):
             self._log.warning("GPU is not offered in full", device=name, reason=new.note)
+        if new.vfio_note is not None and (old is None or old.vfio_note != new.vfio_note):
+            self._log.warning(
+                "GPU is not offered to virtual machines", device=name, reason=new.vfio_note
+            )
         if old is not None and old.offers.keys() != new.offers.keys():
             self._log.info(
                 "what is offered of a GPU has changed", device=name, offers=len(new.offers)

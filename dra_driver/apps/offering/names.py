@@ -15,8 +15,9 @@ from dra_driver.adapters.disk import card_names, records
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.system import locks, patience
 from dra_driver.apps.offering import published
-from dra_driver.logic.offering import naming
-from dra_driver.model import claims, devices
+from dra_driver.logic.offering import naming, sites
+from dra_driver.model import card_names as model_names
+from dra_driver.model import claims, devices, pci
 
 LOCK = "card names"
 LOCK_SECONDS = 10.0
@@ -45,6 +46,13 @@ Namer = Callable[[devices.Discovery], Named]
 def by_minor(discovery: devices.Discovery) -> Named:
     """Names as they are where nothing is remembered."""
     return Named(discovery.gpus)
+
+
+def _called(gpu: devices.Gpu) -> str:
+    """Which GPU, in messages."""
+    if pci.is_unseen(gpu.uuid):
+        return f"the GPU at {gpu.pci_address}"
+    return f"GPU {gpu.index} ({gpu.uuid})"
 
 
 def _now() -> str:
@@ -80,6 +88,7 @@ class Names:
         self._memory: naming.Memory = {}
         self._on_disk: naming.Memory = {}
         self._damaged: Mapping[str, str] = {}
+        self._outdated: tuple[model_names.CardName, ...] = ()
         self._quiet: dict[str, float] = {}
         self._problem = ""
 
@@ -87,16 +96,15 @@ class Names:
         """See `Namer`. What disk or API server refuse keeps new cards alone from being offered."""
         with self._lock:
             problem = self._remember(discovery)
-            gpus = naming.applied(self._memory, discovery.gpus)
-            named = {gpu.uuid for gpu in gpus}
+            gpus = naming.applied(self._memory, discovery.gpus, discovery.sites)
+            named = {gpu.pci_address for gpu in gpus}
             for one in self._memory.values():
                 if one.gone_since is None:
                     self._quiet.pop(one.device, None)
             nameless: dict[str, str] = {
-                gpu.uuid: f"GPU {gpu.index} ({gpu.uuid}) is not offered, as it has no name yet: "
-                f"{problem}"
+                gpu.uuid: f"{_called(gpu)} is not offered, as it has no name yet: {problem}"
                 for gpu in discovery.gpus
-                if gpu.uuid not in named
+                if gpu.pci_address not in named
             }
             return Named(gpus, self._memory, nameless)
 
@@ -141,11 +149,12 @@ class Names:
         """Have memory and disk say what was seen; else why not."""
         try:
             self._read()
-            known = naming.missed(self._memory, discovery, self._now())
+            known = self._seen(self._memory, discovery)
             self._memory = known
-            has_new = len(naming.applied(known, discovery.gpus)) < len(discovery.gpus)
+            found = naming.applied(known, discovery.gpus, discovery.sites)
+            has_new = len(found) < len(discovery.gpus)
             told = naming.published(self._ask()) if has_new else {}
-            if has_new or known != self._on_disk or self._damaged:
+            if has_new or known != self._on_disk or self._damaged or self._outdated:
                 with self._locks.hold([LOCK], patience.Patience(LOCK_SECONDS)):
                     self._write(discovery, told, has_new=has_new)
         except (OSError, errors.DriverError) as error:
@@ -161,10 +170,16 @@ class Names:
         contents = self._store.contents()
         self._damaged = contents.damaged
         # One that was taken back and comes again with a disk, after the machine went down, is gone.
-        found = sorted(contents.records.values(), key=lambda one: one.gone_since is not None)
+        # So is what stood for a card of which NVML tells by now.
+        found = sorted(
+            contents.records.values(),
+            key=lambda one: (one.gone_since is not None, pci.is_unseen(one.gpu)),
+        )
         self._on_disk, clashing = naming.memory(found)
+        self._outdated = tuple(one for one in clashing if pci.is_unseen(one.gpu))
         for one in clashing:
-            self._log.error("two cards have one name", device=one.device, gpu=one.gpu)
+            if one not in self._outdated:
+                self._log.error("two cards have one name", device=one.device, gpu=one.gpu)
         self._memory = naming.recalled(self._on_disk, self._memory)
 
     def _write(self, discovery: devices.Discovery, told: naming.Memory, *, has_new: bool) -> None:
@@ -175,14 +190,25 @@ class Names:
         if has_new:
             known = list(self._known.contents().records.values())
             wanted = naming.recalled(wanted, told, naming.recorded(known))
-            wanted = naming.given(wanted, discovery.gpus, naming.in_use(known))
-        for name, one in naming.missed(wanted, discovery, self._now()).items():
-            if self._on_disk.get(name) != one:
+            # One of those may be the card that was known by its place alone.
+            wanted = sites.seated(wanted, discovery)
+            wanted = naming.given(wanted, discovery.gpus, naming.in_use(known), discovery.sites)
+        for name, one in self._seen(wanted, discovery).items():
+            before = self._on_disk.get(name)
+            if before != one:
                 self._store.write(one)
                 self._log.info(
                     "name of a card", device=name, gpu=one.gpu, gone_since=one.gone_since
                 )
+            if before is not None and before.gpu != one.gpu:
+                self._store.remove(before.gpu)
             self._memory = {**self._memory, name: one}
+        for one in self._outdated:
+            self._store.remove(one.gpu)
+
+    def _seen(self, known: naming.Memory, discovery: devices.Discovery) -> naming.Memory:
+        """With where the cards are, and which are not there."""
+        return naming.missed(sites.seated(known, discovery), discovery, self._now())
 
     def _set_aside(self) -> None:
         """Put damaged files where a person can look at them; what was never finished goes."""

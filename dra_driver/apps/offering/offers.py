@@ -10,6 +10,7 @@ from dra_driver.apps.offering import inventory, withdrawing
 from dra_driver.logic.health import conditions, tainting
 from dra_driver.logic.offering import (
     catalog,
+    counting,
     naming,
     offering,
     packing,
@@ -162,14 +163,14 @@ class Offers:
 
     def _tell_unoffered(self, cards: Sequence[catalog.Card], form: publishing.Form) -> None:
         """Say once of each card that it is not offered in all ways, and why."""
-        without = {card.name: offering.why_uncut(card, form) for card in cards if card.counters}
-        self._told &= {name for name, reason in without.items() if reason}
+        without = {card.name: offering.why_uncut(card, form) for card in cards}
+        left_out = {card.name: counting.left_out(card) for card in cards}
+        without = {name: reason for name, reason in without.items() if reason and left_out[name]}
+        self._told &= without.keys()
         for name, reason in without.items():
-            if reason and name not in self._told:
+            if name not in self._told:
                 self._told.add(name)
-                self._log.warning(
-                    f"partitions and VFIO devices are not offered: {reason}", device=name
-                )
+                self._log.warning(f"{left_out[name]} are not offered: {reason}", device=name)
 
 
 def _held(known: Iterable[prepared.Record]) -> set[str]:

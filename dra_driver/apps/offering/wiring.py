@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 from dra_driver.adapters.system import instances
 from dra_driver.apps.node import base, slice_form, time_slice_probe
-from dra_driver.apps.offering import inventory, names, offers, per_gpu, publishing, withdrawing
+from dra_driver.apps.offering import (
+    inventory,
+    names,
+    offers,
+    passing,
+    per_gpu,
+    publishing,
+    withdrawing,
+)
 from dra_driver.logic.health import conditions
 
 
@@ -39,6 +47,13 @@ class Offering:
                 time_slice_probe.Probe(hardware.with_time_slices).filled,
                 self.names.named,
                 is_busy=on.locks.is_held,
+                bus=passing.Passing(
+                    hardware.pci.scan,
+                    on.records,
+                    per_gpu.vfio_mode(config),
+                    boot_id=on.boot_id,
+                    is_on=config.passes_any,
+                ),
             ),
             interval=config.rescan_seconds,
             on_change=on_change,

@@ -30,16 +30,17 @@ _DRIVER_VERSION = re.compile(r"\d{1,19}(\.\d{1,19}){1,2}")
 def device(gpu: devices.Gpu, *, partitionable: bool = False, lists: bool = False) -> slices.Device:
     """The whole GPU as a device. A fact that is not known is left out, and so is one too long.
 
-    No memory is not known memory: some cards whose memory is the system's say 0.
+    No memory is not known memory: some cards whose memory is the system's say 0. Of a GPU that NVML
+    has not told of little is known.
 
     One that can be had in parts tells how much of each engine it has, as its partitions do. With
     `lists` attributes may be lists.
     """
     facts = {
         "type": "gpu",
-        "uuid": gpu.uuid,
-        "index": gpu.index,
-        "minor": gpu.minor,
+        "uuid": None if pci.is_unseen(gpu.uuid) else gpu.uuid,
+        "index": gpu.index if gpu.index >= 0 else None,
+        "minor": gpu.minor if gpu.minor >= 0 else None,
         **_card_facts(gpu, lists=lists),
         "migCapable": abilities.cut(gpu),
         "mpsCapable": abilities.mps(gpu),

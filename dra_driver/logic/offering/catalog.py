@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from dra_driver.logic.offering import abilities, placements
-from dra_driver.model import devices, mig, prepared, shares
+from dra_driver.model import devices, mig, pci, prepared, shares
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,8 +124,22 @@ def passed(
     return dataclasses.replace(card, offers=offers, counters=counters, vfio_note=note)
 
 
-_UNDIVIDED = {"cards": 1}
+_UNDIVIDED: Mapping[str, int] = {"cards": 1}
 """The counter of a GPU that is not cut, and that is handed out in several ways."""
+
+
+def is_cut(card: Card) -> bool:
+    """Whether it has counters of what partitions share."""
+    return bool(card.counters) and card.counters.keys() != _UNDIVIDED.keys()
+
+
+def why_without(card: Card, name: str) -> str | None:
+    """Why a device of the card is not offered, if that is known."""
+    if devices.is_vfio(name):
+        return card.vfio_note
+    if card.offers and all(offered.vfio is not None for offered in card.offers.values()):
+        return f"it is handed to virtual machines only, as {next(iter(card.offers))}"
+    return card.note
 
 
 def is_found(found: devices.Passthrough | str) -> bool:
@@ -157,32 +171,47 @@ def of_claims(
     cards: Iterable[Card], known: Iterable[prepared.Record]
 ) -> Mapping[str, devices.Offer]:
     """What prepared claims have of cards that are there, by name, whether it is offered or not."""
-    by_uuid = {one.gpu.uuid: one.gpu for one in cards}
+    cards = list(cards)
+    by_uuid = {one.gpu.uuid: one for one in cards}
+    by_name = {one.name: one for one in cards}
     found: dict[str, devices.Offer] = {}
     for record in known:
         for name, uuid in record.cards.items():
-            gpu = by_uuid.get(devices.GpuUuid(uuid))
-            if gpu is not None and gpu.name == name:
-                found |= _had(record, gpu)
+            card = by_uuid.get(devices.GpuUuid(uuid))
+            if card is None and (there := by_name.get(name)) is not None:
+                # Whose place alone is known is the card that is called so.
+                is_unseen = pci.is_unseen(uuid) or pci.is_unseen(there.gpu.uuid)
+                card = there if is_unseen else None
+            if card is not None and card.name == name:
+                found |= _had(record, card)
     return found
 
 
-def _had(record: prepared.Record, gpu: devices.Gpu) -> dict[str, devices.Offer]:
+def _had(record: prepared.Record, card: Card) -> dict[str, devices.Offer]:
+    gpu = card.gpu
     profiles = {profile.id: profile for profile in gpu.profiles}
-    return {
+    parts = {
         one.device: devices.Offer(
             gpu, profiles[one.profile_id], one.spot, None if one.made else one.instance
         )
         for one in record.partitions
         if one.gpu == gpu.uuid and one.profile_id in profiles
-    } | {one.device: devices.Offer(gpu) for one in record.devices if one.device == gpu.name}
+    }
+    has = {one.device for one in record.devices}
+    whole = {gpu.name: devices.Offer(gpu)} if gpu.name in has else {}
+    vfio = {
+        name: offered
+        for name, offered in card.offers.items()
+        if offered.vfio is not None and name in has
+    }
+    return parts | whole | vfio
 
 
 def outline(card: Card) -> Card:
     """The card without what claims change of it: two that are equal offer the same."""
     gpu = dataclasses.replace(card.gpu, mig_enabled=None, mig_pending=None, instances=())
     offers = {name: dataclasses.replace(offered, gpu=gpu) for name, offered in card.offers.items()}
-    return dataclasses.replace(card, gpu=gpu, offers=offers)
+    return dataclasses.replace(card, gpu=gpu, offers=offers, is_bound=False)
 
 
 def _is_half_way(gpu: devices.Gpu) -> bool:

@@ -3,6 +3,9 @@
 A claim that is allocated to `gpu-0` says no more than that: which card it is about is what the name
 meant when it was published. Minor numbers change with a boot, a reload of the driver, a card that
 is gone or a change of MIG mode; so names are given once, remembered, and taken back late.
+
+A card that another driver has does not tell who it is: what is remembered of its place tells how it
+is called, see `sites`.
 """
 
 import dataclasses
@@ -10,10 +13,10 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dra_driver import errors
-from dra_driver.model import card_names, claims, devices, prepared, slices
+from dra_driver.logic.offering import sites
+from dra_driver.model import card_names, claims, devices, pci, prepared, slices
 
-Memory = Mapping[str, card_names.CardName]
-"""What is remembered, by device name; no card is in it twice."""
+Memory = sites.Memory
 
 
 class WrongCard(errors.Rejected):
@@ -42,15 +45,32 @@ def memory(
 
 
 def published(offered: Iterable[slices.Device]) -> Memory:
-    """What published devices tell of the names of cards; partitions tell it of their card."""
+    """What published devices tell of the names of cards; partitions tell it of their card.
+
+    Those for virtual machines tell of its place too.
+    """
+    offered = list(offered)
+    passed = {
+        devices.card_of(device.name): site
+        for device in offered
+        if device.attributes.get("type") == _VFIO and (site := sites.published(device)) is not None
+    }
     told = []
     for device in offered:
-        key = "uuid" if device.attributes.get("type") == "gpu" else "parentUUID"
-        card, uuid = devices.card_of(device.name), device.attributes.get(key)
+        card = devices.card_of(device.name)
+        site = passed.get(card)
+        uuid = device.attributes.get(_UUID.get(f"{device.attributes.get('type')}", "parentUUID"))
+        if device.attributes.get("type") == _VFIO and uuid is None and site is not None:
+            uuid, site = pci.unseen_gpu(site.address, site.vendor, site.model), None
         if isinstance(uuid, str) and devices.number_of(card) is not None:
             product = f"{device.attributes.get('productName', '')}"
-            told.append(card_names.CardName(gpu=uuid, device=card, product=product))
+            told.append(card_names.CardName(gpu=uuid, device=card, product=product, site=site))
     return memory(told)[0]
+
+
+_VFIO = "vfio"
+_UUID = {"gpu": "uuid", _VFIO: "gpuUUID"}
+"""The attribute that tells whose a device is, by its type."""
 
 
 def recorded(records: Iterable[prepared.Record]) -> Memory:
@@ -75,19 +95,27 @@ def recalled(known: Memory, *told: Memory) -> Memory:
     return memory(found)[0]
 
 
-def given(known: Memory, gpus: Iterable[devices.Gpu], taken: Collection[str]) -> Memory:
+def given(
+    known: Memory,
+    gpus: Iterable[devices.Gpu],
+    taken: Collection[str],
+    where: sites.Sites = sites.NOWHERE,
+) -> Memory:
     """With a name for each of the GPUs, in an order that does not depend on theirs.
 
     A card that is new goes by its minor number, like all cards where nothing has ever moved. Where
-    that name is another's it gets the lowest number that is free. `taken` are names that are in
-    use, of cards that may not be known.
+    that name is another's it gets the lowest number that is free, and so does one that has no minor
+    number, as another driver has it; those come last. `taken` are names that are in use, of cards
+    that may not be known. `where` tells where GPUs sit.
     """
+    gpus = list(gpus)
+    has = sites.by_card(known, [gpu.uuid for gpu in gpus], where)
     new = sorted(
-        (gpu for gpu in gpus if gpu.uuid not in cards(known)), key=lambda g: (g.minor, g.uuid)
+        (gpu for gpu in gpus if gpu.uuid not in has), key=lambda g: (g.minor < 0, g.minor, g.uuid)
     )
     after = dict(known)
     for gpu in new:
-        if (name := devices.gpu_device_name(gpu.minor)) not in after:
+        if gpu.minor >= 0 and (name := devices.gpu_device_name(gpu.minor)) not in after:
             after[name] = _named(name, gpu)
     free = (
         name
@@ -101,11 +129,20 @@ def given(known: Memory, gpus: Iterable[devices.Gpu], taken: Collection[str]) ->
     return after
 
 
-def applied(known: Memory, gpus: Sequence[devices.Gpu]) -> tuple[devices.Gpu, ...]:
-    """Those of the GPUs that have a name, with it."""
-    names = {one.gpu: one.device for one in known.values()}
+def applied(
+    known: Memory, gpus: Sequence[devices.Gpu], where: sites.Sites = sites.NOWHERE
+) -> tuple[devices.Gpu, ...]:
+    """Those of the GPUs that have a name, with it; and with their UUID, where that is certain."""
+    has = sites.by_card(known, [gpu.uuid for gpu in gpus], where)
     return tuple(
-        dataclasses.replace(gpu, device=names[gpu.uuid]) for gpu in gpus if gpu.uuid in names
+        dataclasses.replace(
+            gpu,
+            device=one.device,
+            uuid=sites.uuid(gpu.uuid, one, where),
+            product_name=gpu.product_name or one.product,
+        )
+        for gpu in gpus
+        if (one := has.get(gpu.uuid)) is not None
     )
 
 
@@ -114,8 +151,11 @@ def missed(known: Memory, discovery: devices.Discovery, now: str) -> Memory:
 
     While there is a GPU that does not tell who it is, nobody is missed: it may be that one.
     """
-    nameless = any(failure.uuid is None for failure in discovery.failures)
-    there = {gpu.uuid for gpu in discovery.gpus} | {one.uuid for one in discovery.failures}
+    failing = {failure.uuid for failure in discovery.failures}
+    there = {gpu.uuid for gpu in discovery.gpus} | failing
+    has = sites.by_card(known, [uuid for uuid in there if uuid is not None], discovery.sites)
+    nameless = any(uuid is None or (pci.is_unseen(uuid) and uuid not in has) for uuid in failing)
+    there |= {devices.GpuUuid(one.gpu) for one in has.values()}
     after = {}
     for name, one in known.items():
         since = one.gone_since or (None if nameless else now)
@@ -161,7 +201,8 @@ def refuse_moved(
         name = result.device.device
         gpu = offers[name].gpu
         known = has.get(gpu.name, gpu.uuid)
-        if known == gpu.uuid:
+        if known == gpu.uuid or pci.is_unseen(known) or pci.is_unseen(gpu.uuid):
+            # Whose place alone is known is the card that is called so.
             continue
         elsewhere = sorted({one.gpu.name for one in offers.values() if one.gpu.uuid == known})
         now = f"is {elsewhere[0]} now" if elsewhere else "is not offered on this node any more"

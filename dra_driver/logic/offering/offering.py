@@ -1,7 +1,8 @@
 """Which devices a node offers, and in which order: the scheduler takes the first that fits.
 
 Slices are profile-major: all of the smallest profile first, of all GPUs, and whole GPUs last, so
-that the order inside one profile can change in one write.
+that the order inside one profile can change in one write. GPUs for virtual machines are whole too,
+and come after the others in the same order of cards.
 """
 
 import dataclasses
@@ -10,19 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dra_driver.logic.offering import (
     attributes,
     catalog,
+    counting,
     hazards,
     packing,
-    placements,
     publishing,
     refusals,
-    shares,
     tainted,
 )
-from dra_driver.model import devices, mig, quantities, slices
+from dra_driver.model import devices, mig, slices
 
 _SPLIT = publishing.Form(publishing.Layout.SPLIT)
-COUNTER_SET = "{card}-counter-set"
-"""The peer's name of a GPU's counter set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def listing(
     cards = sorted(cards, key=lambda card: devices.by_number(card.name))
     cards = [
         _without_counters(card)
-        if why_uncut(card, form) or _is_refused(_counter_set(card), refused)
+        if why_uncut(card, form) or _is_refused(counting.counter_set(card), refused)
         else card
         for card in cards
     ]
@@ -89,7 +87,7 @@ def listing(
         name: device
         for card in cards
         for name, offered in card.offers.items()
-        if not _is_refused(device := _device(card, offered, form), refused)
+        if not _is_refused(device := counting.device(card, offered, form), refused)
     }
     if refused:
         cards = [
@@ -98,7 +96,7 @@ def listing(
             )
             for card in cards
         ]
-    sets = {card.name: _counter_set(card) for card in cards if card.counters}
+    sets = {card.name: counting.counter_set(card) for card in cards if card.counters}
     return Listing(tuple(cards), found, sets, form, refused)
 
 
@@ -124,23 +122,13 @@ def why_uncut(card: catalog.Card, form: publishing.Form) -> str:
     return ""
 
 
-def is_partition(offered: devices.Offer) -> bool:
-    """Whether it is one that is made for a claim."""
-    return offered.spot is not None and offered.instance is None
-
-
-def _is_beside(offered: devices.Offer, card: catalog.Card) -> bool:
-    """Whether only counters keep it from being given out together with others of its card."""
-    return is_partition(offered) or (offered.vfio is not None and len(card.offers) > 1)
-
-
 def taken(held: Collection[str], cards: Sequence[catalog.Card]) -> packing.Taken:
     """What claims, and instances of others, take of each card, by its name."""
     found: dict[str, set[mig.Spot | None]] = {
         card.name: {one.spot for one in card.foreign} for card in cards
     }
     for card in cards:
-        if card.name in held:
+        if card.name in held or devices.vfio_device_name(card.name) in held:
             found[card.name].add(None)
         found[card.name] |= {
             offered.spot for name, offered in card.offers.items() if name in held and offered.spot
@@ -201,7 +189,7 @@ class _Groups:
         by_card: dict[str, list[slices.Device]] = {name: [] for name in sets}
         others: list[slices.Device] = []
         for device in (one for chunk in (*self._partitions(), *self._rest()) for one in chunk):
-            by_card.get(_set_of(device), others).append(device)
+            by_card.get(counting.card_of(device), others).append(device)
         return (
             *(publishing.Content(tuple(by_card[name]), (sets[name],)) for name in sets),
             *(publishing.Content(tuple(chunk)) for chunk in publishing.chunks(others)),
@@ -248,10 +236,16 @@ class _Groups:
             if offered.spot is None
         }
         whole |= {name: device for name, device in self._kept.items() if not _is_mig(device)}
-        # By their numbers, not by minors: these change with a boot, and nobody is to move then.
-        names = sorted(whole, key=devices.by_number, reverse=bool(self._listed.sets))
-        ordered = [whole[name] for name in names]
-        yield from publishing.chunks(ordered)
+        # By their numbers, not by minors: these change with a boot, and nobody is to move then. The
+        # other way round where partitions are taken from that end; virtual machines come last.
+        is_cut = any(catalog.is_cut(card) for card in self._cards)
+        names = sorted(
+            sorted(
+                whole, key=lambda name: devices.by_number(devices.card_of(name)), reverse=is_cut
+            ),
+            key=devices.is_vfio,
+        )
+        yield from publishing.chunks([whole[name] for name in names])
 
     def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:
         """The chunk in the published order, where that is as good or a new one has to wait."""
@@ -282,13 +276,10 @@ class _Groups:
         for name in sorted(set(self._state.held) - offered):
             device = known.get(name)
             if name in self._state.lost:
-                gone = self._state.lost[name]
-                device = attributes.device(gone.gpu) if gone.spot is None else (
-                    device or attributes.partition(gone)
-                )  # fmt: skip
+                device = _as_lost(self._state.lost[name], device)
             if device is None:
                 continue
-            if _set_of(device) not in self._listed.sets:
+            if counting.card_of(device) not in self._listed.sets:
                 # A set that is not there would make the whole pool invalid.
                 device = _without(device, "consumesCounters")
             # Those that it has are told anew.
@@ -296,23 +287,13 @@ class _Groups:
         return kept
 
 
-def _device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) -> slices.Device:
-    amounts: Mapping[str, int] = card.counters
-    if offered.vfio is not None:
-        device = attributes.vfio(offered, lists=form.lists)
-    elif offered.spot is None:
-        partitionable = any(is_partition(one) for one in card.offers.values())
-        device = attributes.device(offered.gpu, partitionable=partitionable, lists=form.lists)
-    else:
-        device = attributes.partition(offered, lists=form.lists)
-        amounts = (
-            placements.consumption(offered.gpu.profiles, offered.profile, offered.spot.placement)
-            if offered.profile is not None and offered.instance is None
-            else {}
-        )
-    if card.division is not None and offered.vfio is None:
-        device = shares.shareable(device, card.division)
-    return _consuming(device, card.name, amounts) if card.counters and amounts else device
+def _as_lost(gone: devices.Offer, known: slices.Device | None) -> slices.Device:
+    """A device that is not offered, as it is told of; `known` is what is published of it."""
+    if gone.vfio is not None:
+        return known or attributes.vfio(gone)
+    if gone.spot is not None:
+        return known or attributes.partition(gone)
+    return attributes.device(gone.gpu)
 
 
 def _is_refused(part: slices.Device | publishing.CounterSet, refused: Collection[str]) -> bool:
@@ -326,33 +307,14 @@ def _is_refused(part: slices.Device | publishing.CounterSet, refused: Collection
 
 def _without_counters(card: catalog.Card) -> catalog.Card:
     """Without counters partitions, and what a virtual machine gets, would be given out twice."""
-    left = {name: one for name, one in card.offers.items() if not _is_beside(one, card)}
+    left = {name: one for name, one in card.offers.items() if not counting.is_beside(one, card)}
     return dataclasses.replace(card, offers=left, counters={})
-
-
-def _counter_set(card: catalog.Card) -> publishing.CounterSet:
-    return publishing.CounterSet(COUNTER_SET.format(card=card.name), _quantities(card.counters))
 
 
 def _counter_slices(sets: Sequence[publishing.CounterSet]) -> Iterator[publishing.Content]:
     for start in range(0, len(sets), publishing.MAX_COUNTER_SETS):
         most = start + publishing.MAX_COUNTER_SETS
         yield publishing.Content(counter_sets=tuple(sets[start:most]))
-
-
-def _quantities(amounts: Mapping[str, int]) -> dict[str, quantities.Quantity]:
-    return {
-        name: quantities.of_bytes(amount * 2**20)
-        if name == "memory"
-        else quantities.of_amount(amount, quantities.Format.DECIMAL_SI)
-        for name, amount in amounts.items()
-    }
-
-
-def _consuming(device: slices.Device, card: str, amounts: Mapping[str, int]) -> slices.Device:
-    counters = {name: {"value": str(q)} for name, q in sorted(_quantities(amounts).items())}
-    entry = {"counterSet": COUNTER_SET.format(card=card), "counters": counters}
-    return dataclasses.replace(device, extra={**device.extra, "consumesCounters": [entry]})
 
 
 def _by_cards(
@@ -377,13 +339,6 @@ def _by_cards(
 
 def _is_mig(device: slices.Device) -> bool:
     return devices.parse_mig_device_name(device.name) is not None
-
-
-def _set_of(device: slices.Device) -> str:
-    """The card whose counters a device consumes; empty where it consumes none."""
-    for entry in device.extra.get("consumesCounters") or ():
-        return str(entry["counterSet"]).removesuffix(COUNTER_SET.format(card=""))
-    return ""
 
 
 def _without(device: slices.Device, field: str) -> slices.Device:

@@ -83,7 +83,10 @@ def weighed(
             since[uuid] = first
             doubts.append(f"{card.name}: {odd}")
     for uuid, card in known.items():
-        doubt = _doubt(card, seen.get(uuid), before, look)
+        after = seen.get(uuid)
+        # Of one that is bound it is not NVML that tells.
+        is_bound = after is not None and after.is_bound
+        doubt = None if is_bound else _doubt(card, after, before, look)
         if doubt is not None and look.problem is None and is_busy(card.name):
             doubt = f"{card.name}: a claim is at work on it"
         elif doubt is not None:
@@ -92,8 +95,10 @@ def weighed(
             cards[uuid] = card
             answers[uuid] = before.answers.get(uuid, _NOTHING)
             doubts.append(doubt)
-        elif uuid in seen:
-            cards[uuid] = seen[uuid]
+        elif after is not None:
+            cards[uuid] = after
+            if is_bound:
+                answers[uuid] = before.answers.get(uuid, _NOTHING)
     ordered = tuple(sorted(cards.values(), key=lambda card: devices.by_number(card.name)))
     return Known(ordered, tuple(dict.fromkeys(doubts)), since, answers)
 

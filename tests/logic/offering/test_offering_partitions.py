@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.logic.offering import attributes, catalog, offering, placements, publishing
+from dra_driver.logic.offering import (
+    attributes,
+    catalog,
+    counting,
+    offering,
+    placements,
+    publishing,
+)
 from dra_driver.model import mig, quantities
 
 SPLIT, COMBINED, PLAIN = (
@@ -321,7 +328,7 @@ def test_every_slice_is_one_that_the_server_takes_and_counters_cover_what_is_con
         name
         for card in cards
         for name, offered in card.offers.items()
-        if layout is not PLAIN or not offering.is_partition(offered)
+        if layout is not PLAIN or not counting.is_partition(offered)
     }
     assert set(listed) == expected
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.logic.offering import attributes, catalog, offering, publishing
+from dra_driver.logic.offering import attributes, catalog, counting, offering, publishing
 from dra_driver.model import devices, mig
 
 LOST = {"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}
@@ -196,9 +196,9 @@ def test_a_partition_is_made_for_a_claim_unless_it_exists_or_is_a_whole_gpu():
     gpu = mig_cards.gpu(mig_cards.H100)
     there = mig_cards.instance(gpu, "1g.10gb", 0)
     offer = devices.Offer(gpu, gpu.profiles[0], there.spot)
-    assert offering.is_partition(offer)
-    assert not offering.is_partition(dataclasses.replace(offer, instance=there))
-    assert not offering.is_partition(devices.Offer(gpu))
+    assert counting.is_partition(offer)
+    assert not counting.is_partition(dataclasses.replace(offer, instance=there))
+    assert not counting.is_partition(devices.Offer(gpu))
 
 
 # When an order changes
