@@ -73,10 +73,23 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Claimed:
-    """The bindings of claims by address; `is_sure`: there are no others."""
+    """The bindings of claims by address; `is_sure`: there are no others.
+
+    `taken` are the GPUs that this driver has taken, by address: also those of which no record tells
+    any more, which are brought back.
+    """
 
     by_address: Mapping[devices.PciAddress, bindings.Binding]
+    taken: Mapping[devices.PciAddress, devices.GpuUuid]
     is_sure: bool = True
+
+    def __or__(self, after: "_Claimed") -> "_Claimed":
+        """What was so at some time from this moment to a later one."""
+        return _Claimed(
+            {**self.by_address, **after.by_address},
+            {**self.taken, **after.taken},
+            self.is_sure and after.is_sure,
+        )
 
 
 class Passing:
@@ -86,14 +99,19 @@ class Passing:
         self,
         scan: Callable[[], pci.Bus],
         known: records.Records,
+        taken: Callable[[], Mapping[str, str]],
         mode_of: ModeOf,
         *,
         boot_id: str,
         is_on: bool,
     ) -> None:
-        """`scan` may raise OSError. `is_on`: `mode_of` is not off for all GPUs."""
+        """`scan` may raise OSError; `taken` tells which GPUs this driver has taken from NVIDIA's.
+
+        `is_on`: `mode_of` is not off for all GPUs.
+        """
         self._scan = scan
         self._known = known
+        self._taken = taken
         self._mode_of = mode_of
         self._boot_id = boot_id
         self._is_on = is_on
@@ -108,7 +126,7 @@ class Passing:
         Raises:
             One of `files.TROUBLE`: it is not known what claims have.
         """
-        claimed = _Claimed({})
+        claimed = _Claimed({}, {})
         if self._is_on or self._may_be_bound:
             claimed = self.claimed()
             # None is bound any more once it is off.
@@ -130,7 +148,10 @@ class Passing:
                 continue
             is_sure = is_sure and not _is_unreadable(record)
             found |= {devices.PciAddress(one.address): one for one in bound if not one.found}
-        return _Claimed(found, is_sure)
+        taken = {
+            devices.PciAddress(where): devices.GpuUuid(u) for u, where in self._taken().items()
+        }
+        return _Claimed(found, taken, is_sure)
 
     def scanned(self) -> pci.Bus | None:
         """The bus now, or as it was seen last; None where it never was."""
@@ -187,12 +208,8 @@ class Look:
         """What NVML told, and what the bus adds."""
         if not self._is_needed:
             return Joined(discovery)
-        after = self._passing.claimed()
         # A record is written before its GPU leaves NVML's sight, and removed after it is back.
-        claimed = _Claimed(
-            {**self._claimed.by_address, **after.by_address},
-            self._claimed.is_sure and after.is_sure,
-        )
+        claimed = self._claimed | self._passing.claimed()
         if self._bus is not None and _is_moving(self._bus, discovery, claimed.by_address):
             self._bus = self._passing.scanned()
         if self._bus is None:
@@ -275,7 +292,9 @@ class _Joining:
             if address in known or address in failing or function.driver == cards.NVIDIA:
                 continue
             found = cards.passable(function, self._bus)
-            if isinstance(found, devices.Passthrough) and not self._claimed.is_sure:
+            if address in self._claimed.taken:
+                found = f"no claim has it any more, and it is brought back to {cards.NVIDIA}"
+            elif isinstance(found, devices.Passthrough) and not self._claimed.is_sure:
                 found = "the record of a claim cannot be read, which may have it"
             if isinstance(found, str):
                 self._reasons[function] = found
@@ -287,7 +306,8 @@ class _Joining:
         """Cards that are there, whoever they are."""
         for function, reason in self._reasons.items():
             if function.physical is None:
-                yield devices.GpuFailure(-1, _key(function), function.address, reason)
+                uuid = self._claimed.taken.get(function.address, _key(function))
+                yield devices.GpuFailure(-1, uuid, function.address, reason)
 
     def _told(self) -> Iterator[str]:
         virtual: dict[str, list[str]] = collections.defaultdict(list)

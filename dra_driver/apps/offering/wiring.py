@@ -50,6 +50,7 @@ class Offering:
                 bus=passing.Passing(
                     hardware.pci.scan,
                     on.records,
+                    on.books.handed_over,
                     per_gpu.vfio_mode(config),
                     boot_id=on.boot_id,
                     is_on=config.passes_any,
