@@ -43,7 +43,6 @@ _ALWAYS = {
 }
 """Gates of what is always on here."""
 _MISSING = {
-    "PassthroughSupport": "GPUs for virtual machines (VFIO)",
     "VGPUSupport": "vGPUs",
     "DeviceMetadata": "files of device metadata",
     "FabricManagerPartitioning": "partitions of the Fabric Manager",
@@ -67,6 +66,7 @@ _ELSEWHERE = frozenset(
 """Gates of ComputeDomains, which are not there, of logging, and of how attributes are written."""
 _DYNAMIC_MIG = "DynamicMIG"
 _SHARES = "ConsumableShares"
+_PASSTHROUGH = "PassthroughSupport"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _gates(text: str) -> dict[str, bool]:
             raise errors.Fatal(
                 f"FEATURE_GATES: {entry!r}: write NAME=true or NAME=false, separated by commas"
             )
-        known = {_DYNAMIC_MIG, _SHARES, *_ALWAYS, *_MISSING, *_ELSEWHERE}
+        known = {_DYNAMIC_MIG, _SHARES, _PASSTHROUGH, *_ALWAYS, *_MISSING, *_ELSEWHERE}
         if name not in known:
             raise errors.Fatal(
                 f"FEATURE_GATES: {name!r} is unknown; known are {', '.join(sorted(known))}. "
@@ -200,6 +200,11 @@ def _switches(
         # Without it NVIDIA's plugin hands out the instances that an administrator made.
         mode = "dynamic" if gates[_DYNAMIC_MIG] else "static"
         yield "mig_mode", mode, f"{_DYNAMIC_MIG} in FEATURE_GATES"
+    if gates.get(_PASSTHROUGH):
+        # It publishes each GPU in both ways too.
+        yield "vfio", "on", f"{_PASSTHROUGH} in FEATURE_GATES"
+        if environment.get("HOST_ROOT"):
+            yield _given("host_root", environment["HOST_ROOT"], "HOST_ROOT")
     variable = "CONSUMABLE_SHARES"
     asked = environment.get(variable, "disabled")
     if asked in ("", "disabled"):

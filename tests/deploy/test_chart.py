@@ -207,6 +207,7 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
                 "repackingSeconds": 0.5,
                 "shares": 4,
                 "simulateGpus": "t4:1,h200-141gb:8",
+                "vfio": "only",
             }
         }
     )
@@ -216,6 +217,7 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
     assert config.library_dirs == ("/opt/one", "/opt/two")
     assert (config.mig_mode.value, config.repacking_seconds, config.shares) == ("static", 0.5, "4")
     assert config.simulate_gpus == "t4:1,h200-141gb:8"
+    assert config.vfio.value == "only"
     assert config.health_effects == ("xid=94:NoSchedule", "thermal:NoSchedule")
     assert (config.health_evict, config.health_hold_seconds) == (("recovery", "xid=79"), 0)
     assert (config.recovery, config.reboot_condition) == ("reset", "GPUNeedsReboot")
@@ -226,6 +228,44 @@ def test_an_off_without_quotes_which_yaml_reads_as_false_is_off():
     config = chart.plugin_settings(chart.helm.values_from_yaml(f"settings: {{{settings_}}}"))
     assert (config.mig_mode.value, config.shares, config.gpus[0].shares) == ("off", "off", "off")
     assert config.recovery == "off"
+
+
+def test_an_on_without_quotes_which_yaml_reads_as_true_is_on():
+    settings_ = "vfio: on, gpus: [{selector: 'true', vfio: off}]"
+    config = chart.plugin_settings(chart.helm.values_from_yaml(f"settings: {{{settings_}}}"))
+    assert (config.vfio.value, config.gpus[0].vfio.value) == ("on", "off")
+
+
+ROOT = {
+    "name": "host-root",
+    "mountPath": "/host",
+    "readOnly": True,
+    "mountPropagation": "HostToContainer",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "sees"),
+    [
+        ({}, False),
+        ({"vfio": "off", "gpus": [{"selector": "true", "migMode": "off"}]}, False),
+        ({"gpus": [{"selector": "true", "vfio": "off"}]}, False),
+        ({"vfio": "on"}, True),
+        ({"vfio": True}, True),
+        ({"vfio": "only"}, True),
+        ({"vfio": "off", "gpus": [{"selector": "true", "vfio": "on"}]}, True),
+    ],
+)
+def test_the_root_of_the_host_is_seen_only_where_gpus_go_to_virtual_machines(given, sees):
+    values = {"settings": given}
+    pod = chart.deployed("kubelet-plugin", values)["spec"]
+    roots = [one["name"] for one in pod["volumes"] if one.get("hostPath", {}).get("path") == "/"]
+    assert roots == (["driver-root", "host-root"] if sees else ["driver-root"])
+    for container in (pod["containers"][0], *pod["initContainers"][:1]):
+        assert (ROOT in container["volumeMounts"]) == sees
+        assert ("--host-root=/host" in container["args"]) == sees
+    config = chart.plugin_settings(values)
+    assert (str(config.host_root), config.passes_any) == (("/host", True) if sees else ("/", False))
 
 
 def test_the_default_values_are_the_defaults_of_the_driver_but_for_those_of_a_pod():
@@ -269,7 +309,7 @@ def test_the_schema_knows_every_value_and_every_choice():
         name = re.sub("([A-Z])", lambda match: "_" + match[1].lower(), key)
         metavar = resolving._metavar(name, settings.KubeletPlugin.model_fields[name].annotation)
         if "enum" in part:
-            choices = [choice for choice in part["enum"] if choice not in (False, "")]
+            choices = [choice for choice in part["enum"] if choice not in (False, True, "")]
             assert sorted(choices) == sorted(metavar.split("|"))
 
 

@@ -139,7 +139,7 @@ def test_the_operator_s_pod_runs_the_plugin_and_its_probes_pass(
 
 
 def test_a_gate_of_what_is_not_there_ends_the_container_with_what_to_do(pod):
-    pod.start(FEATURE_GATES="PassthroughSupport=true")
+    pod.start(FEATURE_GATES="VGPUSupport=true")
     assert pod.process.wait(api_cluster.DEADLINE) == 1
     assert "Take it out of spec.draDriver.featureGates of the GPUCluster" in pod.log_text()
     assert "Traceback" not in pod.log_text()

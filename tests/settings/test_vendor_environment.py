@@ -205,14 +205,22 @@ def test_what_is_always_on_is_told_whether_it_is_asked_for_or_not():
     )
 
 
-@pytest.mark.parametrize(
-    "gate", ["PassthroughSupport", "VGPUSupport", "DeviceMetadata", "FabricManagerPartitioning"]
-)
+@pytest.mark.parametrize("gate", ["VGPUSupport", "DeviceMetadata", "FabricManagerPartitioning"])
 def test_what_is_not_there_is_refused_and_left_off_without_a_word(gate):
     text = refusal(FEATURE_GATES=f"MPSSupport=true,{gate}=true")
     assert text.startswith(f"FEATURE_GATES: {gate}=true: this driver does not have ")
     assert text.endswith("Take it out of spec.draDriver.featureGates of the GPUCluster")
     assert meaning({"FEATURE_GATES": f"{gate}=false"}) == vendor_environment.Meaning()
+
+
+def test_with_the_gate_for_them_gpus_go_to_virtual_machines_too():
+    gates = {"FEATURE_GATES": "PassthroughSupport=true"}
+    assert changed(gates) == {"vfio": "on"}
+    found = changed(gates | {"HOST_ROOT": "/host"})
+    assert {key: str(value) for key, value in found.items()} == {
+        "vfio": "on", "host_root": "/host", "proc_root": "/host/proc"
+    }  # fmt: skip
+    assert changed({"FEATURE_GATES": "PassthroughSupport=false"}) == {}
 
 
 def test_gates_of_what_this_driver_has_nothing_of_are_told():

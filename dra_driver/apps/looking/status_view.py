@@ -167,12 +167,18 @@ def _claims(node: occupancy.Node, keys: slice_grid.Keys, width: int) -> terminal
 def _uses(node: occupancy.Node, keys: slice_grid.Keys) -> Iterator[tuple[str, ...]]:
     for gpu in node.gpus:
         for part in gpu.parts:
-            what = gpu.name if part.profile == fitting.WHOLE else f"{gpu.name} {part.profile}"
+            what = _what(gpu, part)
             for who in part.held_by:
                 whose = _who(who, keys[who.namespace, who.claim])
                 yield (*whose, f"{what}{_share(who)}", part.mig_uuid)
         for who in gpu.watchers:
             yield (*_who(who, _NO_KEY), f"{gpu.name} (admin access)", "")
+
+
+def _what(gpu: occupancy.Gpu, part: occupancy.Part) -> str:
+    if part.profile == fitting.WHOLE:
+        return gpu.name
+    return part.device if part.profile == fitting.VFIO else f"{gpu.name} {part.profile}"
 
 
 def _by_key(use: tuple[str, ...]) -> tuple[bool, int, str]:

@@ -24,10 +24,12 @@ LONGEST_READ = 1024
 MOST_READ = 8 * 1024
 """Characters of an expression, and of all of one object, that are looked at."""
 _LOOP = re.compile(r"\.\s*(all|exists|existsOne|exists_one|map|filter|transform\w*|sort\w*)\s*\(")
-_GPU, _MIG = sharing.DeviceType.GPU, sharing.DeviceType.MIG
+_GPU, _MIG, _VFIO = sharing.DeviceType.GPU, sharing.DeviceType.MIG, sharing.DeviceType.VFIO
 _RESOURCE_DOMAIN = "resource.kubernetes.io"
 _PCIE_ROOT = f"{_RESOURCE_DOMAIN}/pcieRoot"
 _NUMA_NODE = f"{_RESOURCE_DOMAIN}/numaNode"
+ADDRESSABLE = "addressableMemory"
+"""The memory of a GPU for virtual machines, as the bus tells it."""
 _SLICES = tuple(f"memorySlice{number}" for number in range(8))
 
 ALWAYS: Mapping[sharing.DeviceType, Mapping[str, slices.AttributeValue]] = {
@@ -47,6 +49,16 @@ ALWAYS: Mapping[sharing.DeviceType, Mapping[str, slices.AttributeValue]] = {
         "memorySlices": 1,
         "placementStart": 0,
     },
+    _VFIO: {
+        "type": "vfio",
+        "uuid": "41cb4dba-0000-5000-8000-000000000000",
+        "vendorID": "0x10de",
+        "deviceID": "0x2330",
+        "productName": "GH100 [H100 SXM5 80GB]",
+        "iommuFDEnabled": True,
+        "iommuGroup": 7,
+        f"{_RESOURCE_DOMAIN}/pciBusID": "0000:3b:00.0",
+    },
 }
 """Attributes that each device of a type has and not each of the other, with values like theirs."""
 
@@ -59,7 +71,7 @@ COMMON: Mapping[str, slices.AttributeValue] = {
     "driverVersion": slices.Version("580.65.6"),
     f"{_RESOURCE_DOMAIN}/pciBusID": "0000:3b:00.0",
 }
-"""Attributes that each device has, unless its driver fails to tell."""
+"""Attributes that each GPU and each partition has, unless its driver fails to tell."""
 
 OPTIONAL: Mapping[str, slices.AttributeValue] = {
     "uuid": "MIG-0",
@@ -69,7 +81,15 @@ OPTIONAL: Mapping[str, slices.AttributeValue] = {
     _PCIE_ROOT: "pci0000:3a",
     "enforcement": "MPS",
 }
-"""Attributes that depend on the machine and on the driver's settings."""
+"""Attributes of GPUs and partitions that depend on the machine and on the driver's settings."""
+
+OPTIONAL_VFIO: Mapping[str, slices.AttributeValue] = {
+    "gpuUUID": "GPU-0",
+    "numaNode": 0,
+    _NUMA_NODE: 0,
+    _PCIE_ROOT: "pci0000:3a",
+}
+"""Attributes of GPUs for virtual machines that depend on the machine, and on what NVML told."""
 
 _ENGINES = (
     "multiprocessors",
@@ -82,13 +102,19 @@ _ENGINES = (
 CAPACITY: Mapping[sharing.DeviceType, tuple[str, ...]] = {
     _GPU: ("memory",),
     _MIG: ("memory", *_ENGINES),
+    _VFIO: (ADDRESSABLE,),
 }
 """Capacities that each device of a type has."""
 
 OPTIONAL_CAPACITY = (*_ENGINES, *_SLICES, "cores", "shares")
 """Capacities that depend on how the card can be cut and is shared."""
 _VOCABULARY = advised_names.Vocabulary(
-    attributes={*COMMON, *OPTIONAL, *(name for one in ALWAYS.values() for name in one)},
+    attributes={
+        *COMMON,
+        *OPTIONAL,
+        *OPTIONAL_VFIO,
+        *(name for one in ALWAYS.values() for name in one),
+    },
     capacity={*OPTIONAL_CAPACITY, *(name for one in CAPACITY.values() for name in one)},
 )
 
@@ -103,7 +129,6 @@ def warnings(
     """
     found = itertools.chain(
         body.beyond,
-        _not_offered(body, driver),
         _tolerations(body, entries, driver),
         _memory(body, entries, driver),
         _without_effect(body, entries, driver),
@@ -123,16 +148,6 @@ def _cut(text: str) -> str:
 
 def _result(asked: admitted.Asked, driver: str) -> claims.Result:
     return claims.Result(asked.name, slices.DeviceId(driver, "", ""))
-
-
-def _not_offered(body: admitted.Admitted, driver: str) -> Iterator[str]:
-    types = classes.types(driver)
-    for asked in body.asked:
-        if types.get(asked.device_class) is sharing.DeviceType.VFIO:
-            yield (
-                f"{asked.path}.deviceClassName: {classes.NO_VFIO}: it stays without a device. In a "
-                f"container ask for class {driver}; virtual machines need NVIDIA's own driver"
-            )
 
 
 def _tolerations(
@@ -246,7 +261,7 @@ def _unguarded(
         return  # The API server says so itself.
     for text in advised_names.in_expression(compiled, driver, _VOCABULARY):
         yield f"{selector.path}: {text}"
-    met = [one for one in types if one in ALWAYS and not _turned_away(compiled, one, driver)]
+    met = [one for one in types if not _turned_away(compiled, one, driver)]
     for name in _names():
         lacking = [one for one in met if _fails(compiled, one, name, driver)]
         if not lacking or not (sure or lacking == met):
@@ -263,7 +278,8 @@ def _unguarded(
 def _names() -> Iterator[str]:
     """What some device may lack."""
     owned = {name for one in ALWAYS.values() for name in one if name != "type"}
-    yield from sorted({*owned, *OPTIONAL, *OPTIONAL_CAPACITY})
+    counted = {name for one in CAPACITY.values() for name in one}
+    yield from sorted({*owned, *COMMON, *OPTIONAL, *OPTIONAL_VFIO, *counted, *OPTIONAL_CAPACITY})
 
 
 def _turned_away(
@@ -289,17 +305,33 @@ def _fails(
 
 
 def _always(device_type: sharing.DeviceType) -> set[str]:
-    return {*ALWAYS[device_type], *COMMON, *CAPACITY[device_type]}
+    return {*ALWAYS[device_type], *_common(device_type), *CAPACITY[device_type]}
+
+
+def _common(device_type: sharing.DeviceType) -> Mapping[str, slices.AttributeValue]:
+    return {} if device_type is _VFIO else COMMON
+
+
+def _optional(device_type: sharing.DeviceType) -> Mapping[str, slices.AttributeValue]:
+    return OPTIONAL_VFIO if device_type is _VFIO else OPTIONAL
+
+
+def _optional_capacity(device_type: sharing.DeviceType) -> Sequence[str]:
+    return () if device_type is _VFIO else OPTIONAL_CAPACITY
 
 
 def _may_have(device_type: sharing.DeviceType, name: str) -> bool:
-    return name in _always(device_type) or name in OPTIONAL or name in OPTIONAL_CAPACITY
+    return (
+        name in _always(device_type)
+        or name in _optional(device_type)
+        or name in _optional_capacity(device_type)
+    )
 
 
 def _device(device_type: sharing.DeviceType, lacking: str) -> slices.Device:
     """A device of the type with everything that one may have, but for what is lacking."""
-    attributes = {**COMMON, **OPTIONAL, **ALWAYS[device_type]}
-    capacity = (*CAPACITY[device_type], *OPTIONAL_CAPACITY)
+    attributes = {**_common(device_type), **_optional(device_type), **ALWAYS[device_type]}
+    capacity = (*CAPACITY[device_type], *_optional_capacity(device_type))
     return slices.Device(
         "sample",
         {name: value for name, value in attributes.items() if name != lacking},
@@ -319,11 +351,13 @@ def _elsewhere(path: str, name: str, lacking: sharing.DeviceType, driver: str) -
     """Of what devices of one type alone have, in a request of the class of another."""
     # Of classes with the same devices the first counts.
     named = {kind: one for one, kind in reversed(list(classes.types(driver).items()))}
-    having = [named[one] for one in ALWAYS if _may_have(one, name)]
-    return (
-        f"{path}: devices of class {named[lacking]} never have {name}, which keeps the pod "
-        f"pending: ask for class {' or '.join(having)}"
+    head = (
+        f"{path}: devices of class {named[lacking]} never have {name}, which keeps the pod pending"
     )
+    if lacking is _VFIO and name == "memory":
+        return f"{head}: write {ADDRESSABLE}, which is what the bus tells of it"
+    having = [named[one] for one in ALWAYS if _may_have(one, name)]
+    return f"{head}: ask for class {' or '.join(having)}"
 
 
 def _advice(

@@ -30,7 +30,9 @@ def told(plan: demand.Plan, snapshot: snapshots.Snapshot) -> Iterator[str]:
 def _reason(name: str) -> str:
     if classes.types(_DRIVER).get(name) is sharing.DeviceType.VFIO:
         return (
-            f"{classes.NO_VFIO}, and class {name} is for them. In a container ask for class "
-            f"{_DRIVER}; virtual machines need NVIDIA's own driver"
+            f"no node offers devices of class {name}, which are for virtual machines. Switch them "
+            "on (`--vfio on`, `vfio` in `gpus`, `settings.vfio` of the chart) where nodes have an "
+            "IOMMU that is on; where they are, the log of the driver on the node says what it "
+            f"lacks. In a container ask for class {_DRIVER}"
         )
     return f"no node sees a device of class {name}"

@@ -11,8 +11,6 @@ Json = dict[str, Any]
 
 EXTENDED_RESOURCE = "nvidia.com/gpu"
 """What the class of whole GPUs serves as the chart makes it, if nothing else is set."""
-NO_VFIO = "this version of the driver offers no VFIO devices"
-"""Why no device is of the class for them."""
 
 
 def device_classes(driver_name: str, *, whole_gpus: str | None = None) -> tuple[Json, ...]:
@@ -44,9 +42,9 @@ def names(driver_name: str) -> frozenset[str]:
 def types(driver_name: str) -> Mapping[str, sharing.DeviceType]:
     """The classes that have devices of one type, by name; those of the peer, and one more.
 
-    That of whole GPUs has the driver's own name. No device is of the class for VFIO. The second one
-    of partitions has `gpu` in its name, as KAI's scheduler wants to find it; of classes with the
-    same devices the first is the one to name to people.
+    That of whole GPUs has the driver's own name. The second one of partitions has `gpu` in its
+    name, as KAI's scheduler wants to find it; of classes with the same devices the first is the one
+    to name to people.
     """
     return {
         driver_name: sharing.DeviceType.GPU,

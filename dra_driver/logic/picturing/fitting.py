@@ -14,6 +14,8 @@ from dra_driver.model import mig
 
 WHOLE = "whole"
 """Stands for a profile where it is the whole GPU."""
+VFIO = "vfio"
+"""Likewise where it is the whole GPU for a virtual machine."""
 
 _COUNTER = re.compile(r"memory-slice-(\d+)")
 _CAPACITY = re.compile(r"memorySlice(\d+)")
@@ -78,9 +80,10 @@ def partition_at(candidate: candidacy.Candidate) -> mig.Placement | None:
 def largest(spots: Sequence[Spot], held: usage.Devices, left: counters.Counters) -> Fit | None:
     """The largest profile of which a device can be allocated now; None where none can.
 
-    The one with the most memory slices; of equals the one with the most multiprocessors, and the
-    whole GPU before a partition that spans it. Devices with a taint that keeps pods away do not
-    fit, nor do further shares of a device that claims share. `left` is as before afterwards.
+    The one with the most memory slices; of equals the one with the most multiprocessors, the whole
+    GPU before a partition that spans it, and all before the GPU for virtual machines. Devices with
+    a taint that keeps pods away do not fit, nor do further shares of a device that claims share.
+    `left` is as before afterwards.
     """
     fitting = [
         spot
@@ -117,6 +120,7 @@ def _rank(spot: Spot) -> tuple[object, ...]:
     cores = capacity.get("multiprocessors") or capacity.get(f"{domain}/multiprocessors")
     return (
         spot.placement.size,
+        spot.profile != VFIO,
         spot.profile == WHOLE,
         cores.exact if cores is not None else 0,
         "+" not in spot.profile,

@@ -1,7 +1,7 @@
 """Every GPU of a cluster as its memory slices: who has which, what is free, what still fits.
 
 Read from what drivers publish and schedulers allocate, nothing else. A GPU has as many memory
-slices as it has `memory-slice-<i>` counters; one without counters is as long as its MIG instances
+slices as it has `memory-slice-<i>` counters; one without such is as long as its MIG instances
 reach, or else a single block that is given as a whole. What fits is decided as the scheduler does
 it, by counters; `fitting` defines fragmentation.
 """
@@ -18,9 +18,10 @@ from dra_driver.model import mig, nodes, slices
 
 TAKEN, FREE, NOT_OFFERED = "taken", "free", "not offered"
 
-_GPU, _MIG = "gpu", "mig"
-_UUID: Mapping[object, str] = {_GPU: "uuid", _MIG: "parentUUID"}
+_GPU, _MIG, _VFIO = "gpu", "mig", "vfio"
+_UUID: Mapping[object, str] = {_GPU: "uuid", _MIG: "parentUUID", _VFIO: "gpuUUID"}
 """Which attribute of a device of that type names the GPU."""
+_PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 _PARENT = re.compile(r"(gpu-\d+)-mig-.+")
 _NUMBER = re.compile(r"\d+")
 
@@ -35,8 +36,8 @@ class Part:
     """Memory slices `start` to `start + size - 1` of a GPU, in one of three states.
 
     `device` and `profile` are empty where the place is free for whatever fits, and for gaps that
-    no device covers. `profile` is `fitting.WHOLE` for the GPU itself. `mig_uuid` is empty unless
-    the instance exists and the API tells.
+    no device covers. `profile` is `fitting.WHOLE` for the GPU itself, and `fitting.VFIO` where it
+    is for a virtual machine. `mig_uuid` is empty unless the instance exists and the API tells.
     """
 
     start: int
@@ -166,13 +167,26 @@ def _node(
 
 
 def _by_gpu(pool: pools.Pool) -> Mapping[str, list[candidacy.Candidate]]:
-    """The devices of each GPU, by its UUID."""
+    """The devices of each GPU, by its UUID.
+
+    Those for virtual machines may not tell it, as NVIDIA's do not; then their place does.
+    """
     found: dict[str, list[candidacy.Candidate]] = collections.defaultdict(list)
+    in_place: dict[object, str] = {}
+    unknown = []
     for candidate in pool.candidates:
-        named = _UUID.get(fitting.attribute(candidate, "type"))
+        kind = fitting.attribute(candidate, "type")
+        named = _UUID.get(kind)
         uuid = fitting.attribute(candidate, named) if named is not None else None
         if isinstance(uuid, str):
             found[uuid].append(candidate)
+            in_place[candidate.device.attributes.get(_PCI_BUS_ID)] = uuid
+        elif kind == _VFIO:
+            unknown.append(candidate)
+    for candidate in unknown:
+        place = candidate.device.attributes.get(_PCI_BUS_ID)
+        uuid = in_place.get(place) if place is not None else None
+        found[uuid or f"{fitting.attribute(candidate, 'uuid')}"].append(candidate)
     return found
 
 
@@ -223,9 +237,13 @@ def _spots(members: Iterable[candidacy.Candidate], size: int) -> list[fitting.Sp
     return [
         fitting.Spot(member, f"{fitting.attribute(member, 'profile') or '?'}", places[member])
         if member in places
-        else fitting.Spot(member, fitting.WHOLE, mig.Placement(0, size))
+        else fitting.Spot(member, _kind_of_whole(member), mig.Placement(0, size))
         for member in members
     ]
+
+
+def _kind_of_whole(member: candidacy.Candidate) -> str:
+    return fitting.VFIO if fitting.attribute(member, "type") == _VFIO else fitting.WHOLE
 
 
 def _parts(
@@ -239,7 +257,7 @@ def _parts(
     shown = [spot for spot in spots if spot.name in held]
     for spot in sorted(spots, key=lambda spot: spot.placement.size):
         lies_free = not any(spot.placement.overlaps(other.placement) for other in shown)
-        if not spot.candidate.consumes and lies_free:
+        if lies_free and not fitting.counted_slices(spot.candidate.consumes):
             shown.append(spot)
     parts = [_part(spot, whose[spot.name], spot.name in held) for spot in shown]
     taken = {i for p in parts for i in range(p.start, p.start + p.size)}
@@ -252,7 +270,7 @@ def _parts(
 def _part(spot: fitting.Spot, listed: Iterable[occupants.Occupant], is_held: bool) -> Part:
     owners = tuple(who for who in listed if not who.admin_access)
     told = next((who.mig_uuid for who in owners if who.mig_uuid), "")
-    if spot.profile != fitting.WHOLE:
+    if spot.profile not in (fitting.WHOLE, fitting.VFIO):
         told = f"{fitting.attribute(spot.candidate, 'uuid') or told}"
     return Part(
         start=spot.placement.start,
@@ -323,13 +341,18 @@ def _by_pool(holders: snapshots.Holders) -> _ByPool:
 
 
 def _name(uuid: str, members: Iterable[candidacy.Candidate]) -> str:
-    """The name of the whole GPU, which partitions have in front of theirs."""
+    """The name of the whole GPU, which partitions have in front of theirs.
+
+    Of one that virtual machines alone can have it is that of the device: NVIDIA's driver counts
+    those otherwise than GPUs.
+    """
+    members = list(members)
     for member in members:
         if fitting.attribute(member, "type") == _GPU:
             return member.id.device
         if match := _PARENT.fullmatch(member.id.device):
             return match[1]
-    return uuid
+    return members[0].id.device if members else uuid
 
 
 def _natural(name: str) -> tuple[int, str]:

@@ -107,31 +107,63 @@ def test_tolerations_of_alternatives_are_looked_at():
     ]
 
 
-# Devices that there are none of
-
-NO_VFIO = (
-    "deviceClassName: this version of the driver offers no VFIO devices: it stays without a "
-    "device. In a container ask for class gpu.nvidia.com; virtual machines need NVIDIA's own driver"
-)
+# Devices for virtual machines
 
 
-@pytest.mark.parametrize(
-    ("version", "inner"), [("v1", ".exactly"), ("v1beta2", ".exactly"), ("v1beta1", "")]
-)
-def test_vfio_devices_are_not_offered(version, inner):
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_nothing_is_said_against_devices_for_virtual_machines(version):
+    """Whether a node offers some is not known here."""
     requests = [reviews.request("vm", "vfio.gpu.nvidia.com")]
-    expected = [f"spec.devices.requests[0]{inner}.{NO_VFIO}"]
-    assert warned(version=version, requests=requests) == expected
     own = [reviews.config(config_cases.vfio(), "vm")]
-    assert warned(version=version, requests=requests, configs=own) == expected
+    assert warned(version=version, requests=requests) == []
+    assert warned(version=version, requests=requests, configs=own) == []
 
 
-def test_vfio_devices_are_not_offered_as_alternatives_either():
-    inner = {"name": "vm", "deviceClassName": "vfio.gpu.nvidia.com"}
-    request = reviews.request("one", firstAvailable=[inner, {"deviceClassName": "gpu.nvidia.com"}])
-    assert warned("resourceclaimtemplates", requests=[request]) == [
-        f"spec.spec.devices.requests[0].firstAvailable[0].{NO_VFIO}"
-    ]
+NEVER = "devices of class vfio.gpu.nvidia.com never have"
+GPU_UUID = 'device.attributes["gpu.nvidia.com"].gpuUUID == "GPU-1"'
+
+
+def of_vms(expression):
+    """The one warning for a request of their class with this selector, without where it is."""
+    selector = {"cel": {"expression": expression}}
+    [told] = warned(requests=[reviews.request("vm", "vfio.gpu.nvidia.com", selectors=[selector])])
+    return told.partition(": ")[2]
+
+
+def test_what_devices_for_virtual_machines_lack_is_told():
+    assert of_vms('device.attributes["gpu.nvidia.com"].architecture == "Hopper"') == (
+        f"{NEVER} architecture, which keeps the pod pending: ask for class gpu.nvidia.com or "
+        "mig.nvidia.com"
+    )
+    memory = 'device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("20Gi"))'
+    assert of_vms(memory) == (
+        f"{NEVER} memory, which keeps the pod pending: write addressableMemory, which is what the "
+        "bus tells of it"
+    )
+
+
+def test_what_devices_for_virtual_machines_may_lack_is_told():
+    assert of_vms(GPU_UUID) == (
+        "one device of type vfio without gpuUUID keeps the pod pending: write "
+        f'"gpuUUID" in device.attributes["gpu.nvidia.com"] && {GPU_UUID}'
+    )
+
+
+def test_names_of_devices_for_virtual_machines_are_known():
+    assert of_vms('device.attributes["gpu.nvidia.com"].vendorId == "0x10de"') == (
+        "gpu.nvidia.com publishes no attribute 'vendorId', so that no device is found: write "
+        "vendorID"
+    )
+
+
+def test_what_only_devices_for_virtual_machines_have_is_told():
+    expression = 'device.attributes["gpu.nvidia.com"].deviceID == "0x2330"'
+    selector = {"cel": {"expression": expression}}
+    [told] = warned(requests=[reviews.request("gpu", "gpu.nvidia.com", selectors=[selector])])
+    assert told.endswith(
+        "devices of class gpu.nvidia.com never have deviceID, which keeps the pod pending: ask for "
+        "class vfio.gpu.nvidia.com"
+    )
 
 
 # Memory

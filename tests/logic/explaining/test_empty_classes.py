@@ -15,8 +15,10 @@ from explain_scene import (
 VFIO = device_class(f"{A}.type == 'vfio'", name="vfio.gpu.nvidia.com")
 GPUS = device_class(f"{A}.type == 'gpu'")
 NO_VFIO = (
-    "this version of the driver offers no VFIO devices, and class vfio.gpu.nvidia.com is for them. "
-    "In a container ask for class gpu.nvidia.com; virtual machines need NVIDIA's own driver"
+    "no node offers devices of class vfio.gpu.nvidia.com, which are for virtual machines. Switch "
+    "them on (`--vfio on`, `vfio` in `gpus`, `settings.vfio` of the chart) where nodes have an "
+    "IOMMU that is on; where they are, the log of the driver on the node says what it lacks. In a "
+    "container ask for class gpu.nvidia.com"
 )
 
 
@@ -24,7 +26,7 @@ def reasons(*bodies):
     return explain("claim/mine", *bodies).reasons
 
 
-def test_a_claim_for_vfio_devices_is_told_that_there_are_none():
+def test_a_claim_for_vfio_devices_is_told_how_there_may_be_some():
     asked = claim("mine", request(of_class="vfio.gpu.nvidia.com"))
     nodes = [pool("a", gpu("x", type="gpu")), pool("b", gpu("y", type="gpu"))]
     assert reasons(VFIO, *nodes, asked) == (f'request "gpu": {NO_VFIO}',)

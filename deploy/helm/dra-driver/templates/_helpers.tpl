@@ -166,16 +166,31 @@ connections before and some after its address is translated. Empty: not known. *
 {{- $_ := set $own "mpsImagePullSecrets" $names }}
 {{- end }}
 {{- end }}
-{{- /* YAML 1.1 reads an `off` without quotes as false. */}}
+{{- if include "dra-driver.passes" . }}
+{{- $_ := set $own "hostRoot" "/host" }}
+{{- end }}
+{{- /* YAML 1.1 reads an `off` without quotes as false, and an `on` as true. */}}
 {{- $given := deepCopy .Values.settings }}
 {{- range $part := prepend (default list $given.gpus) $given }}
-{{- range $name := list "migMode" "shares" "recovery" }}
+{{- range $name := list "migMode" "shares" "recovery" "vfio" }}
 {{- if eq (get $part $name | toString) "false" }}
 {{- $_ := set $part $name "off" }}
 {{- end }}
 {{- end }}
+{{- if eq (get $part "vfio" | toString) "true" }}
+{{- $_ := set $part "vfio" "on" }}
+{{- end }}
 {{- end }}
 {{- merge $own $given | toJson }}
+{{- end }}
+
+{{- /* `true` or nothing: whether some GPU may be handed to virtual machines. */}}
+{{- define "dra-driver.passes" -}}
+{{- $passes := false }}
+{{- range prepend (default list .Values.settings.gpus) .Values.settings }}
+{{- $passes = or $passes (not (has (get . "vfio" | toString) (list "" "off" "false"))) }}
+{{- end }}
+{{- if $passes }}true{{ end }}
 {{- end }}
 
 {{- define "dra-driver.text" -}}
