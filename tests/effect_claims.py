@@ -4,14 +4,15 @@ What holds for all effects is tested with these, and not by name: a new effect n
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import sharing_claims
 import sharing_node
 
-from dra_driver.apps.effects import effect, instances, sharing, time_slices
-from dra_driver.model import quantities
+from dra_driver.apps.effects import effect, instances, passthrough, sharing, time_slices
+from dra_driver.model import bindings, quantities
 
 Host = sharing_node.Node
 GPU, PARTITION = sharing_claims.GPU, sharing_claims.PARTITION
@@ -72,6 +73,22 @@ def _what_a_process_may_take(_host: Host) -> Mapping[str, Any]:
     return {GPU: {"activeThreadPercentage": 30, "deviceMemoryLimit": limit}}
 
 
+def _is_handed_over(host: Host, ref: Any) -> bool:
+    [binding] = bindings.of(host.record(ref))
+    _, mounts = host.edits(ref, sharing_claims.FOR_VM)
+    group = f"/dev/vfio/{binding.group}"
+    assert mounts == {group: str(host.simulation / group.lstrip("/"))}
+    # It is read by what it has, whether NVML sees it or not.
+    return pathlib.Path(mounts[group]).exists() and host.driver(2) == "vfio-pci"
+
+
+def _where_it_is(host: Host) -> Mapping[str, Any]:
+    address = host.card(2).pci_address
+    group = host.pci.function(address).group
+    facts = {"pciBusID": address, "iommuGroup": group, "boundTo": "vfio-pci"}
+    return {sharing_claims.FOR_VM: facts}
+
+
 CASES: Mapping[type[effect.Effect], Case] = {
     instances.Instances: Case(
         PARTITION,
@@ -105,16 +122,28 @@ CASES: Mapping[type[effect.Effect], Case] = {
         before={"persistence_mode": False},
         told=_what_a_process_may_take,
     ),
+    passthrough.Passthrough: Case(
+        sharing_claims.FOR_VM,
+        (),
+        _is_handed_over,
+        ("pci load", "nvml set_persistence", "pci allow", "pci unbind", "pci allow", "pci bind"),
+        ("pci allow", "pci unbind", "pci bind", "nvml set_persistence"),
+        is_quick=True,
+        told=_where_it_is,
+    ),
 }
 NAMES = [kind.__name__ for kind in CASES]
 """Of the cases, for the names of tests."""
 
 
 def everything(users: sharing_claims.Claims) -> Any:
-    """A claim that needs all effects: MPS on a partition, and another card in time slices."""
+    """A claim that needs all effects: MPS on a partition, another card in time slices, and a third
+    for a virtual machine.
+    """
     return users.give(
         PARTITION,
         sharing_claims.OTHER_GPU,
+        sharing_claims.FOR_VM,
         configs=(
             sharing_claims.mps_mig("r0", defaultActiveThreadPercentage=30),
             sharing_claims.time_slicing("Long", "r1"),
@@ -125,4 +154,5 @@ def everything(users: sharing_claims.Claims) -> Any:
 def has_everything(host: Host, ref: Any) -> bool:
     """Whether all of it works."""
     assert host.gets(ref, PARTITION, **CHEATING)[0] == 30
-    return _is_cut(host, ref) and host.card(1).time_slice == sharing_node.LONG
+    is_sliced = host.card(1).time_slice == sharing_node.LONG
+    return _is_cut(host, ref) and is_sliced and _is_handed_over(host, ref)

@@ -11,13 +11,13 @@ from dra_driver import settings
 from dra_driver.adapters.disk import card_names, ledgers, records, resets
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
-from dra_driver.apps.effects import partitioning, sharing, wiring
+from dra_driver.apps.effects import handing_over, partitioning, passthrough, sharing, wiring
 from dra_driver.apps.mps import mps_health
-from dra_driver.apps.offering import inventory, names
+from dra_driver.apps.offering import inventory, names, passing
 from dra_driver.apps.preparing import attempts, preparing, turns
 from dra_driver.apps.upkeep import device_users, mending, orphans, recovering, restoring
 from dra_driver.logic.preparing import cdi, planning, staleness
-from dra_driver.model import claims, mig
+from dra_driver.model import claims, devices, mig
 from dra_driver.sim.gpus import gpu_operations, gpu_state, hardware
 
 DRIVER, POOL = "gpu.nvidia.com", "node-1"
@@ -85,7 +85,7 @@ class Node:
 
     def __init__(
         self, root, gpus, api, *, mode="dynamic", boot="boot-1", adopt=False, shares=None,
-        shm_bytes=2**20,
+        shm_bytes=2**20, vfio="off",
     ):  # fmt: skip
         self.root, self.api = root, api
         self.simulation, self.cdi, self.mps = root / "simulation", root / "cdi", root / "mps"
@@ -110,17 +110,28 @@ class Node:
         self.names = names.Names(
             card_names.CardNames(root / "names"), self.held, self.store.records, ask
         )
+        handed_over = devices.VfioMode(vfio)
+        self.pci = found.pci
         self.gpus = inventory.Inventory(
             inventory.Looking(
                 *(found.nvml, found.place, self.books),
                 lambda _: mig.Mode(mode),
                 lambda _: shares,
                 named=self.names.named,
+                bus=passing.Passing(
+                    found.pci.scan,
+                    self.store.records,
+                    self.books.handed_over,
+                    lambda _: handed_over,
+                    boot_id=boot,
+                    is_on=handed_over is not devices.VfioMode.OFF,
+                ),
             ),
             interval=3600,
             on_change=lambda: None,
         )
         self.gpus.look()
+        self.bound_at_first = dict.fromkeys(found.pci.scan().functions, "nvidia")
         self.nvml = nvml_mig.MigNvml(found.nvml)
         self.partitioner = partitioning.Partitioner(
             self.nvml, self.books, processes.Processes(self.proc).describe
@@ -135,7 +146,9 @@ class Node:
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(DRIVER, POOL)
-        self.effects = wiring.Effects(found.injector, self.partitioner, self.sharer, adopt)
+        self.effects = wiring.Effects(
+            found.injector, self.partitioner, self.sharer, self._passthrough(found), adopt
+        )
         self.preparer = preparing.Preparer(
             self.identity,
             self.store,
@@ -165,6 +178,14 @@ class Node:
             self.users,
             on_change=lambda: None,
         )
+
+    def _passthrough(self, found):
+        tools = handing_over.Tools(
+            *(found.pci, found.nvml, self.partitioner, self.books, found.nodes, found.missing),
+            self.proc,
+        )
+        handover = handing_over.Handover(tools)
+        return passthrough.Passthrough(handover, found.pci, self.books, found.handed_over)
 
     def programs(self, found):
         """What is nvidia-smi, and what runs MPS daemons."""
@@ -236,7 +257,14 @@ class Node:
         modes = [card.mig_enabled or card.mig_pending for card in cards]
         assert (self.files(), [card.gpu_instances for card in cards]) == ([], [[] for _ in cards])
         assert not any(modes)
+        drivers = {one.address: one.driver for one in self.pci.scan().functions.values()}
+        assert drivers == self.bound_at_first
         return True
+
+    def driver(self, number=0):
+        """Which driver has a GPU."""
+        found = self.pci.function(self.card(number).pci_address)
+        return found and found.driver
 
     def hardware(self):
         """The MIG state of all GPUs, to be compared with itself."""

@@ -7,6 +7,7 @@ import mig_node
 from dra_driver.model import claims
 
 GPU, OTHER_GPU, PARTITION = "gpu-0", "gpu-1", mig_node.FIRST
+FOR_VM = "gpu-vfio-2"
 
 
 def config(kind, requests=(), **sharing_fields):

@@ -44,10 +44,12 @@ class Node(mig_node.Node):
 
     def __init__(
         self, root, gpus, api, starter=None, *, mode="dynamic", boot="boot-1", shares=None,
-        shm_bytes=16 * MIB,
+        shm_bytes=16 * MIB, vfio="on",
     ):  # fmt: skip
         self._starter = starter
-        super().__init__(root, gpus, api, mode=mode, boot=boot, shares=shares, shm_bytes=shm_bytes)
+        super().__init__(
+            root, gpus, api, mode=mode, boot=boot, shares=shares, shm_bytes=shm_bytes, vfio=vfio
+        )
         self.upkeep = card_upkeep.CardUpkeep(
             lambda: [card.gpu for card in self.gpus.snapshot.cards],
             self.store.records,

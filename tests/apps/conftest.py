@@ -246,7 +246,7 @@ def new_host(users, starter, monkeypatch):
     root = pathlib.Path(tempfile.mkdtemp(prefix="sharing-", dir="/tmp"))
     made = []
 
-    def make(gpus="h100-80gb-hbm3:2", **options):
+    def make(gpus="h100-80gb-hbm3:3", **options):
         made.append(sharing_node.Node(root, gpus, users, starter, **options))
         return made[-1]
 

@@ -55,7 +55,7 @@ class History:
         # Also one that could not be ended before.
         self._faults.clear()
         self.node = sharing_node.Node(
-            self._root, "h100-80gb-hbm3:2", self.users, self._starter
+            self._root, "h100-80gb-hbm3:3", self.users, self._starter
         ).start()
         self.nodes.append(self.node)
 
