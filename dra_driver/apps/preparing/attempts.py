@@ -256,12 +256,12 @@ class Attempts:
         job = effect.Job(plan, before, others, in_use=in_use)
         record = self._remembered(ref, job)
         try:
-            self._begin(record, job)
+            known = self._begin(record, job)
             record, edits = self._make(record, job)
             gpus = self._numbered(plan)
             minors = {card: gpus[name].minor for name, card in plan.numbered.items()}
             record = record.model_copy(update={"minors": minors})
-            has_changed = self._conclude(record, gpus, edits, is_new=before != record)
+            has_changed = self._conclude(record, gpus, edits, is_new=known != record)
         except waits.Wait:
             raise
         except BaseException:
@@ -293,8 +293,8 @@ class Attempts:
             record = one.remember(record, job)
         return record
 
-    def _begin(self, record: prepared.Record, job: effect.Job) -> None:
-        """Remember what is going to be made, ahead of it.
+    def _begin(self, record: prepared.Record, job: effect.Job) -> prepared.Record | None:
+        """Remember what is going to be made, ahead of it; what is remembered now.
 
         Of a claim that needs no more than its spec nothing has to be undone that its record,
         which is written before the spec, does not tell of.
@@ -303,13 +303,16 @@ class Attempts:
         if before is not None and job.in_use:
             if any(one.remember(before, job) != before for one in self._effects):
                 self._store.records.write(record)
-            return
+                return record
+            return before
         if before is not None:
             for one in self._effects:
                 one.renounce(before, job.others)
         started = record.model_copy(update={"phase": prepared.Phase.STARTED})
         if started != before and any(one.is_in(record) for one in self._effects):
             self._store.records.write(started)
+            return started
+        return before
 
     def _make(
         self, record: prepared.Record, job: effect.Job
