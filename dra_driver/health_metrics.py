@@ -7,8 +7,9 @@ from typing import Literal
 import prometheus_client
 from prometheus_client import core, registry
 
-STATES = ("healthy", "informed", "withdrawn")
-"""How a device or a GPU is: nothing is told of it; something is told; nobody new gets it."""
+STATES = ("healthy", "informed", "withdrawn", "unmonitored")
+"""How a device or a GPU is: nothing is told of it; something is told; nobody new gets it; a virtual
+machine has the GPU, so that nobody can tell."""
 EVENTS = (
     "xid",
     "double-bit-ecc",
@@ -30,7 +31,7 @@ class Now:
     """How things are at one moment.
 
     `devices` are counts by state; `seconds` is for how long each GPU has been in each state, by its
-    name and the state; of `unmonitored` GPUs no events are heard.
+    name and the state; of `unmonitored` GPUs that are looked at no events are heard.
     """
 
     devices: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -96,7 +97,7 @@ class HealthMetrics(registry.Collector):
         names, values = list(self._constant), list(self._constant.values())
         devices = core.GaugeMetricFamily(
             "dra_driver_devices",
-            "Devices, by health (healthy, informed, withdrawn).",
+            "Devices, by health (healthy, informed, withdrawn, unmonitored).",
             labels=[*names, "health"],
         )
         for state in STATES:
@@ -109,7 +110,8 @@ class HealthMetrics(registry.Collector):
         yield unmonitored
         seconds = core.CounterMetricFamily(
             "dra_driver_gpu_health_seconds",
-            "Time that a GPU has been in a state of health (healthy, informed, withdrawn).",
+            "Time that a GPU has been in a state of health (healthy, informed, withdrawn, "
+            "unmonitored).",
             labels=[*names, "gpu", "health"],
         )
         for (gpu, state), value in sorted(now.seconds.items()):

@@ -121,6 +121,8 @@ class Key(enum.StrEnum):
     FABRIC = "fabric"
     THERMAL = "thermal"
     UNMONITORED = "unmonitored"
+    PASSTHROUGH = "passthrough"
+    """It was bound for a virtual machine, and is not where it should be."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

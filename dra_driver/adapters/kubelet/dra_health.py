@@ -9,11 +9,11 @@ from dra_driver.adapters.kubelet import dra_protocol
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """Whether a device can be used, and why not."""
+    """Whether a device can be used, and why not; None: nobody can tell."""
 
     pool: str
     device: str
-    healthy: bool
+    healthy: bool | None
     message: str = ""
 
 
@@ -42,6 +42,11 @@ class Source(Protocol):
 
 
 _WORDS = {dra_protocol.HEALTHY: "Healthy", dra_protocol.UNHEALTHY: "Unhealthy"}
+_NUMBERS = {
+    None: dra_protocol.UNKNOWN,
+    True: dra_protocol.HEALTHY,
+    False: dra_protocol.UNHEALTHY,
+}
 _LONGEST_MESSAGE = 1024
 """Bytes; a longer one is cut."""
 
@@ -73,7 +78,7 @@ def responses(source: Source, is_heard: Callable[[], bool]) -> Iterator[Any]:
         response = dra_protocol.health.NodeWatchResourcesResponse()
         for one in told:
             entry = response.devices.add(
-                health=dra_protocol.HEALTHY if one.healthy else dra_protocol.UNHEALTHY,
+                health=_NUMBERS[one.healthy],
                 message=one.message,
             )
             entry.device.pool_name, entry.device.device_name = one.pool, one.device

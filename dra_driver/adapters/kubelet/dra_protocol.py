@@ -62,7 +62,7 @@ _HEALTH = {
 """Message -> its fields, numbered from 1. A field is a string unless marked: `*` repeated,
 `?` bool, `#` integer (an enum is one on the wire), `=` optional string, `{}` map from string; a
 second word is the message type."""
-HEALTHY, UNHEALTHY = 1, 2
+UNKNOWN, HEALTHY, UNHEALTHY = 0, 1, 2
 """Of the enum HealthStatus."""
 _PROBING = {"HealthCheckRequest": ["service"], "HealthCheckResponse": ["status#"]}
 SERVING, NOT_SERVING = 1, 2

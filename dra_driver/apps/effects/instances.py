@@ -70,7 +70,11 @@ class Instances:
     def leftovers(
         self, cards: Sequence[catalog.Card], records: Callable[[], effect.Others]
     ) -> Sequence[effect.Leftover]:
-        """See `effect.Effect`: what ledgers tell of and, to be adopted, what others made."""
+        """See `effect.Effect`: what ledgers tell of and, to be adopted, what others made.
+
+        A card that a VFIO driver has is left alone until it is back.
+        """
+        cards = [card for card in cards if not card.is_bound]
         made = {card.gpu.uuid: self._partitioner.made(card.gpu.uuid) for card in cards}
         claimed = {(one.gpu, one.spot) for record in records() for one in record.partitions}
         return [

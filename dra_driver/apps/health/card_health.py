@@ -1,5 +1,6 @@
 """What is wrong with the GPUs of a node, gathered from events and from looks."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import time
@@ -12,6 +13,7 @@ from dra_driver.adapters.system import workers
 from dra_driver.apps.health import book
 from dra_driver.apps.offering import inventory
 from dra_driver.logic.health import attributing, conditions, meaning
+from dra_driver.logic.passthrough import standing
 from dra_driver.model import devices, health, prepared, taints
 
 SOON = 0.3
@@ -20,6 +22,9 @@ MOST_WAITING = 1024
 """Different events that wait to be thought about; of more nothing is kept."""
 HUNG = 30.0
 """Seconds after which a question about a GPU that has not come back is told."""
+RETURNING = 30.0
+"""Seconds after a GPU was last seen bound for a virtual machine, or its claim had it, until it
+counts as lost if NVML does not list it: an open NVML sees none that comes back."""
 _LEAST_PAUSE = 0.1
 """Seconds between two looks, whatever is due."""
 
@@ -55,6 +60,8 @@ class Sources:
     """Which of some MPS daemons, by domain, tell of a fatal fault of late."""
     load: Callable[[], str] = lambda: ""
     """Which load of the kernel module this is; empty: it is not there, or does not tell."""
+    stands: Callable[[], standing.Standing | None] = standing.Standing
+    """Which GPUs of virtual machines are not where they should be; None: it is not known now."""
 
 
 class CardHealth:
@@ -88,6 +95,8 @@ class CardHealth:
         self._waiting: dict[health.Event, None] = {}
         self._unwatched: Mapping[devices.GpuUuid, str] | None = None
         self._known: Mapping[str, prepared.Record] = {}
+        self._handed: dict[str, float] = {}
+        """When GPUs were seen last as bound for virtual machines, or about to be, by UUID."""
         self._thought_of: inventory.Snapshot | None = None
         self._look_at = float("-inf")
         self._asking: tuple[devices.GpuUuid, float] | None = None
@@ -159,12 +168,15 @@ class CardHealth:
         """Look at the GPUs now, and think about what is seen."""
         snapshot = self._sources.gpus.snapshot
         seen, load = self._seen(snapshot), self._sources.load()
+        stands = self._sources.stands()
         with self._guard:
             if load:
                 self.book.loaded(load)
             self._take_in(seen)
+            self._take_in(dict.fromkeys(map(devices.GpuUuid, snapshot.bound), meaning.of_bound()))
+            self._strand(stands)
             if _is_whole(snapshot):
-                for gpu in self.book.gpus - seen.keys():
+                for gpu in self.book.gpus - seen.keys() - snapshot.bound.keys():
                     self.book.put(gpu, conditions.replaced(self.book.state(gpu)))
             for gpu in self.book.gpus:
                 state, is_seen = self.book.state(gpu), gpu in seen
@@ -180,6 +192,18 @@ class CardHealth:
         for gpu, one in seen.items():
             self.book.put(gpu, conditions.looked(self.book.state(gpu), one, at, hold))
 
+    def _strand(self, stands: standing.Standing | None) -> None:
+        """Take in which GPUs are not where they should be, and which are again."""
+        if stands is None:
+            return
+        at, hold = self._clock(), self._policy.hold
+        for gpu in self.book.gpus - stands.stranded.keys() - stands.unknown:
+            state = conditions.gone(self.book.state(gpu), health.Key.PASSTHROUGH, at)
+            self.book.put(gpu, state)
+        for gpu, reason in stands.stranded.items():
+            finding = meaning.stranded(devices.GpuUuid(gpu), reason, self._policy)
+            self.book.put(gpu, conditions.found(self.book.state(gpu), finding, at, hold))
+
     def think(self) -> None:
         """Take in what has been heard, and what has become of claims."""
         live = self._live_claims()
@@ -191,8 +215,13 @@ class CardHealth:
                 self.book.put(gpu, conditions.ended(self.book.state(gpu), live or (), at))
             for event in events:
                 self._hear(event, at)
-            for gpu in {*self.book.gpus, *(self._unwatched or ())}:
+            handed = self._handed_over(self._known.values())
+            for gpu in {*self.book.gpus, *(self._unwatched or ())} - handed:
                 self.book.put(gpu, conditions.lapsed(self._listened(gpu, at), at, looked=False))
+            for gpu in handed & self.book.gpus:
+                # Nobody can listen to it: what was said of that before stays.
+                state = self.book.state(gpu)
+                self.book.put(gpu, conditions.lapsed(state, at, looked=False))
             self._tell_hung(at)
             self.book.settle()
         if events:
@@ -263,7 +292,7 @@ class CardHealth:
 
     def _seen(self, snapshot: inventory.Snapshot) -> Mapping[devices.GpuUuid, meaning.Seen]:
         """What a look at every GPU says that is there, or was."""
-        there = [card.gpu.uuid for card in snapshot.cards]
+        there = [card.gpu.uuid for card in snapshot.served]
         facts: Mapping[devices.GpuUuid, health.Facts] = {}
         try:
             facts = self._sources.facts.facts(there, self._asks) if there else {}
@@ -273,7 +302,12 @@ class CardHealth:
         finally:
             with self._guard:
                 self._asking = None
-        found = {gpu: meaning.of_facts(gpu, one, self._policy) for gpu, one in facts.items()}
+        excused = self._excused(gpu for gpu, one in facts.items() if one.is_lost)
+        found = {
+            gpu: meaning.of_facts(gpu, one, self._policy)
+            for gpu, one in facts.items()
+            if gpu not in excused
+        }
         return self._absent(snapshot) | found
 
     def _absent(self, snapshot: inventory.Snapshot) -> dict[devices.GpuUuid, meaning.Seen]:
@@ -281,8 +315,27 @@ class CardHealth:
         gone = {one.gpu.uuid for one in snapshot.lost.values()}
         gone -= {card.gpu.uuid for card in snapshot.cards}
         return {
-            gpu: meaning.of_absence(gpu, snapshot.problem, self._policy) for gpu in sorted(gone)
+            gpu: meaning.of_absence(gpu, snapshot.problem, self._policy)
+            for gpu in sorted(gone - self._excused(gone))
         }
+
+    def _excused(self, absent: Iterable[devices.GpuUuid]) -> frozenset[str]:
+        """Those of GPUs that NVML does not list that a virtual machine has, had or is to have."""
+        listed, known = frozenset(absent), self._known
+        if listed:
+            # What is on disk now: a record is written before a GPU goes.
+            with contextlib.suppress(*files.TROUBLE):
+                known = self._sources.claims.contents().records
+        with self._guard:
+            return listed & self._handed_over(known.values())
+
+    def _handed_over(self, known: Iterable[prepared.Record]) -> frozenset[str]:
+        """The GPUs that are bound for virtual machines, are about to be, or were but now."""
+        at = self._clock().seconds
+        self._handed = {gpu: then for gpu, then in self._handed.items() if at - then < RETURNING}
+        now = {**standing.holders(known), **self._sources.gpus.snapshot.bound}
+        self._handed |= dict.fromkeys(now, at)
+        return frozenset(self._handed)
 
     def _think(self) -> None:
         while not self._thinker.is_ending():

@@ -30,6 +30,8 @@ _AMPERE = (8, 0)
 """From this compute capability on GPUs are reset one by one, whatever NVLink connects
 (nvidia-smi(1), `--gpu-reset`)."""
 
+_BOUND = "a VFIO driver has it, for a virtual machine"
+
 OnResult = Callable[[str, health_metrics.ResetResult, str], None]
 """Told of each reset: the UUID of the GPU, what became of it, and why, for people."""
 
@@ -109,6 +111,8 @@ class Recovering:
         """Put in order what was cut short, and reset what is to be reset now."""
         left = self._resetter.finish()
         asking = recovery.wanted(self._health.view) if self._resets else frozenset()
+        # What these were told before is told anew, or not, once they are back.
+        asking -= self._sources.gpus.snapshot.bound.keys()
         for counts in (self._lists, self._refusals):
             for gpu in counts.keys() - asking:
                 del counts[gpu]
@@ -163,8 +167,9 @@ class Recovering:
         known = self._sources.records.contents()
         if known.damaged:
             hindrance = f"what claims {', '.join(known.damaged)} have is not known for now"
-        seen = [card.gpu for card in self._sources.gpus.snapshot.cards]
-        together, unknown = self._together(seen)
+        snapshot = self._sources.gpus.snapshot
+        seen, bound = [card.gpu for card in snapshot.cards], snapshot.bound
+        together, unknown = self._together(seen, bound)
         cards = {}
         for gpu in seen:
             having = (
@@ -177,17 +182,19 @@ class Recovering:
                 frozenset(one.ref.short for one in having),
                 recovery.foreign(gpu.instances, self._sources.books.get(gpu.uuid).spots),
                 self._health.book.resets(gpu.uuid),
-                left.get(gpu.uuid) or unknown.get(gpu.uuid) or _why_never(gpu),
+                left.get(gpu.uuid)
+                or unknown.get(gpu.uuid)
+                or (_BOUND if gpu.uuid in bound else _why_never(gpu)),
             )
         return recovery.Situation(cards, self._clock(), hindrance)
 
     def _together(
-        self, seen: Iterable[devices.Gpu]
+        self, seen: Iterable[devices.Gpu], bound: Collection[str]
     ) -> tuple[dict[devices.GpuUuid, frozenset[devices.GpuUuid]], dict[devices.GpuUuid, str]]:
         """Which GPUs are reset with which others; and of which that is not known."""
         ends, unknown = {}, {}
         for gpu in seen:
-            if (gpu.compute_capability or _AMPERE) >= _AMPERE:
+            if gpu.uuid in bound or (gpu.compute_capability or _AMPERE) >= _AMPERE:
                 continue
             try:
                 ends[gpu.uuid] = self._sources.links.linked(gpu.uuid)

@@ -7,7 +7,7 @@ from dra_driver.adapters.disk import files, health_records
 from dra_driver.adapters.mps import mps_domain
 from dra_driver.adapters.nvml import nvml_health, nvml_reset
 from dra_driver.apps.effects import partitioning
-from dra_driver.apps.health import book, card_health, recovering, resetting, watching
+from dra_driver.apps.health import book, card_health, recovering, resetting, stranding, watching
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.offering import wiring as offering_wiring
@@ -38,10 +38,17 @@ class Watched:
         *,
         listeners: book.Listeners,
         may_write: Callable[[], bool],
+        leaving: Callable[[], Collection[str]] = tuple,
         on_event: Callable[[health.Event], None] = lambda _: None,
     ) -> None:
-        """Nothing is started yet. `on_event` is told of each event, by the thread that listens."""
+        """Nothing is started yet. `on_event` is told of each event, by the thread that listens.
+
+        `leaving` tells the UIDs of claims that are, or were in part, unprepared.
+        """
         config = on.config
+        standing = stranding.Stranding(
+            on.records, on.locks, on.hardware.pci.scan, gpus, leaving=leaving
+        )
         self._mps = config.mps
         self._gpus = gpus
         self.cards = card_health.CardHealth(
@@ -51,6 +58,7 @@ class Watched:
                 nvml_health.HealthReader(on.hardware.nvml),
                 self._faulted,
                 on.hardware.load,
+                standing.look,
             ),
             book.Kept(health_records.opened(config.state / "health"), on.boot_id, may_write),
             policy(config.health_effects, config.health_evict, config.health_hold_seconds),
@@ -86,7 +94,7 @@ class Watched:
         self.cards.stop()
 
     def _wanted(self) -> Collection[devices.GpuUuid]:
-        return [card.gpu.uuid for card in self._gpus.snapshot.cards]
+        return [card.gpu.uuid for card in self._gpus.snapshot.served]
 
     def _faulted(self, domains: Iterable[str]) -> Collection[str]:
         return [domain for domain in domains if self._has_faulted(domain)]

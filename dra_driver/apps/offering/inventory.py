@@ -64,6 +64,16 @@ class Snapshot:
         """What can be handed out, by device name."""
         return {name: offer for card in self.cards for name, offer in card.offers.items()}
 
+    @property
+    def served(self) -> tuple[catalog.Card, ...]:
+        """The cards that NVML tells of; nothing may be asked of the others."""
+        return tuple(card for card in self.cards if not card.is_bound)
+
+    @property
+    def bound(self) -> Mapping[str, str]:
+        """The names of the cards that a VFIO driver has, by UUID."""
+        return {card.gpu.uuid: card.name for card in self.cards if card.is_bound}
+
     def why_missing(self, name: str) -> str | None:
         """Why the device is not offered; None where it is, or where nothing is known."""
         if self.nameless and name not in self.offered:

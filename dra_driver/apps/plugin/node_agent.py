@@ -66,6 +66,7 @@ class NodeAgent:
             self._offering.gpus,
             listeners=book.Listeners(self._health_changed, self._offering.publisher.changed),
             may_write=self._offering.is_newest,
+            leaving=lambda: self._preparer.leaving(),  # noqa: PLW0108 - it is made after this
             on_event=lambda event: self._telling.figures.heard(event),  # noqa: PLW0108 - likewise
         )
         launcher = effects_wiring.launcher(on)

@@ -37,11 +37,14 @@ class Store:
     cdi_dir: pathlib.Path
     locks: locks.Locks
     boot_id: str
+    recall: rebuilding.Recall = lambda _device, _gpu, _nodes: None
+    """What must have been remembered of a GPU that a virtual machine has."""
 
 
 def store(on: base.Base) -> Store:
     """Where the state of claims is kept."""
-    return Store(on.records, on.resets, on.config.cdi_dir, on.locks, on.boot_id)
+    recall = rebuilding.recalls(on.hardware.pci.scan, on.books)
+    return Store(on.records, on.resets, on.config.cdi_dir, on.locks, on.boot_id, recall)
 
 
 def node(on: base.Base) -> planning.Node:
@@ -86,7 +89,12 @@ class Attempts:
         self._injector = effects.injector
         self._specs = specs.Specs(store.cdi_dir, node.driver_name)
         self._rebuilder = rebuilding.Rebuilder(
-            node, store.records, self._specs, gpus.current, boot_id=store.boot_id
+            node,
+            store.records,
+            self._specs,
+            gpus.current,
+            boot_id=store.boot_id,
+            recall=store.recall,
         )
         self._undoer = undoing.Undoer(
             store.records,

@@ -4,19 +4,37 @@ What was done for a claim is told by its CDI spec: the devices, and the MPS daem
 containers use. What it is to have is told by the API. The node's GPUs tell of its MIG instances.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.disk import files, records, stores
+from dra_driver.adapters.disk import files, ledgers, records, stores
 from dra_driver.apps.effects import specs
 from dra_driver.apps.offering import inventory
+from dra_driver.logic.passthrough import recalling
 from dra_driver.logic.preparing import cdi, mps_edits, planning
-from dra_driver.model import claims, prepared
+from dra_driver.model import bindings, claims, devices, pci, prepared
 
 ABSENT = "the file is gone"
 
 Look = Callable[[], inventory.Snapshot]
 FindClaim = Callable[[], claims.ResourceClaim | None]
+Recall = Callable[[str, devices.Gpu, Sequence[str]], bindings.Binding | None]
+"""What must have been remembered of a VFIO device: its name, its GPU, and the nodes that containers
+get.
+
+Raises:
+    errors.DriverError: the disk, or the kernel, does not tell.
+"""
+
+
+def recalls(scan: Callable[[], pci.Bus], books: ledgers.Ledgers) -> Recall:
+    """By what the bus tells, and the ledger of the GPU."""
+
+    def recall(device: str, gpu: devices.Gpu, nodes: Sequence[str]) -> bindings.Binding | None:
+        is_ours = books.get(gpu.uuid).handed_over is not None
+        return recalling.binding(device, gpu, scan(), is_ours=is_ours, nodes=nodes)
+
+    return recall
 
 
 class Rebuilder:
@@ -30,6 +48,7 @@ class Rebuilder:
         look: Look,
         *,
         boot_id: str,
+        recall: Recall = lambda _device, _gpu, _nodes: None,
     ) -> None:
         """`look` gives what there is of GPUs now; it is not asked unless something is lost."""
         self._node = node
@@ -37,6 +56,7 @@ class Rebuilder:
         self._specs = written
         self._boot_id = boot_id
         self._look = look
+        self._recall = recall
         self._told: dict[str, str] = {}
         self._log = telemetry.logger("rebuilder")
 
@@ -108,8 +128,10 @@ class Rebuilder:
         entries, claim = self._entries(uid, claim, text)
         if not entries:
             return None
+        is_guess = seen is not None
         seen = seen or self._look()
-        return prepared.Record(
+        bound = self._bindings(uid, entries, text, seen, is_guess=is_guess)
+        record = prepared.Record(
             uid=uid,
             namespace=claim.ref.namespace if claim else "",
             name=claim.ref.name if claim else "",
@@ -119,8 +141,9 @@ class Rebuilder:
             rebuilt=True,
             partitions=self._partitions(entries, seen),
             sharing=self._sharing(claim, seen) or _recalled(uid, entries, text, seen),
-            gpus=_gpus(entries, seen),
+            gpus=_gpus(entries, seen) | {devices.card_of(one.device): one.gpu for one in bound},
         )
+        return bindings.into(record, bound)
 
     def _entries(
         self, uid: str, claim: claims.ResourceClaim | None, text: str | None
@@ -165,6 +188,38 @@ class Rebuilder:
                     "of the partition nothing but its name is known", device=entry.device
                 )
         return tuple(found.values())
+
+    def _bindings(
+        self,
+        uid: str,
+        entries: Iterable[prepared.PreparedDevice],
+        text: str | None,
+        seen: inventory.Snapshot,
+        *,
+        is_guess: bool,
+    ) -> tuple[bindings.Binding, ...]:
+        """What is bound for the devices, as the bus and ledgers tell; of a guess what they can.
+
+        Raises:
+            errors.DriverError: they do not tell. A record without it would strand the GPU.
+        """
+        paths = cdi.node_paths(uid, text) if text else {}
+        gpus = {offer.card: offer.gpu for offer in seen.lost.values()}
+        gpus |= {card.name: card.gpu for card in seen.cards}
+        found = []
+        for entry in entries:
+            gpu = gpus.get(devices.card_of(entry.device))
+            if entry.kind != "vfio" or gpu is None:
+                continue
+            nodes = paths.get(cdi.device_key(entry.device, entry.share_id), ())
+            try:
+                one = self._recall(entry.device, gpu, nodes)
+            except errors.DriverError:
+                if not is_guess:
+                    raise
+                continue
+            found += [] if one is None else [one]
+        return tuple(found)
 
     def _sharing(
         self, claim: claims.ResourceClaim | None, seen: inventory.Snapshot

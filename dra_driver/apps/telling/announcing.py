@@ -16,11 +16,14 @@ from dra_driver.apps.offering import inventory
 from dra_driver.apps.telling import device_status, gpu_health
 from dra_driver.logic.health import conditions
 from dra_driver.logic.offering import places
+from dra_driver.logic.passthrough import standing
 from dra_driver.logic.preparing import device_health, reports
 from dra_driver.model import claims, devices, health, prepared
 
-OnHealth = Callable[[Mapping[str, str | None], Mapping[str, str]], None]
-"""Takes what is wrong with devices by name, None: nothing; and what is told of such."""
+OnHealth = Callable[[Mapping[str, str | None], Mapping[str, str], Mapping[str, str]], None]
+"""Takes what is wrong with devices by name, None: nothing; what is told of such; and of which of
+them nobody can tell, and why.
+"""
 
 SETTLING = 0.02
 """Seconds in which further changes are told together with the first one."""
@@ -173,10 +176,12 @@ class Announcer:
             for record in known
             if record.phase is prepared.Phase.COMPLETED
         }
+        bound = {name: standing.told(gpu, known) for gpu, name in seen.bound.items()}
         found = device_health.of_node(
-            offered, seen.lost, known, troubles=troubles, problem=seen.problem
+            offered, seen.lost, known, troubles=troubles, problem=seen.problem, bound=bound
         )
-        self._on_health(*device_health.with_conditions(found, self._conditions(known)))
+        told, notes = device_health.with_conditions(found, self._conditions(known))
+        self._on_health(told, notes, device_health.unseen(told, bound))
 
     def _conditions(
         self, known: Sequence[prepared.Record]

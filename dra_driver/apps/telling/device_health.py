@@ -27,17 +27,21 @@ class Health:
         self,
         troubles: Mapping[str, str | None],
         notes: Mapping[str, str] = MappingProxyType({}),
+        unseen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """From now on this is wrong with the devices of the pool, by name; None: nothing.
 
-        `notes` are told of devices with which nothing is wrong.
+        `notes` are told of devices with which nothing is wrong, `unseen` of those with which nobody
+        can know whether something is.
         """
         said = tuple(
             dra_health.DeviceHealth(
                 self._pool,
                 name,
-                healthy=trouble is None,
-                message=texts.told(trouble or notes.get(name, ""), LONGEST_MESSAGE),
+                healthy=None if trouble is None and name in unseen else trouble is None,
+                message=texts.told(
+                    trouble or unseen.get(name) or notes.get(name, ""), LONGEST_MESSAGE
+                ),
             )
             for name, trouble in troubles.items()
         )

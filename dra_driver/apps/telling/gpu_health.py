@@ -6,8 +6,9 @@ from dra_driver import telemetry
 from dra_driver.apps.offering import inventory
 from dra_driver.logic.health import conditions
 from dra_driver.logic.offering import places
+from dra_driver.logic.passthrough import standing
 from dra_driver.logic.preparing import device_health, device_status, reports
-from dra_driver.model import prepared
+from dra_driver.model import devices, prepared
 
 Gone = Mapping[str, str]
 """Why devices of a claim cannot be used, by name: their GPU is gone or does not answer."""
@@ -80,17 +81,23 @@ class GpuHealth:
         """What is wrong with any device."""
         seen = self._gpus.snapshot
         offered = {name: offer.card for name, offer in seen.offered.items()}
-        found = device_health.of_gpus(offered, seen.lost, known, problem=seen.problem)
+        found = device_health.of_gpus(
+            offered, seen.lost, known, problem=seen.problem, bound={*seen.bound.values()}
+        )
         return {name: seen.problem or LOST for name, trouble in found.items() if trouble}
 
 
 def reported(record: prepared.Record, view: conditions.View) -> Healths:
     """How the devices of a claim are, by name."""
     hit = view.of_claim(record.uid)
-    return {
-        name: reports.health_of(conditions.grave_first([*view.at(*place), *hit]))
-        for name, place in places.of({}, [record]).items()
-    }
+    found = {}
+    for name, place in places.of({}, [record]).items():
+        listed = conditions.grave_first([*view.at(*place), *hit])
+        if devices.is_vfio(name):
+            found[name] = reports.unseen(standing.told(place[0], [record]), listed)
+        else:
+            found[name] = reports.health_of(listed)
+    return found
 
 
 def _of(record: prepared.Record, troubles: Gone) -> Gone:

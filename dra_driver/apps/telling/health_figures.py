@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dra_driver import health_metrics, telemetry
 from dra_driver.apps.offering import inventory
@@ -11,7 +11,7 @@ from dra_driver.model import devices, health
 
 OTHER = "other"
 """In the place of an XID that is not in the table: there are not to be more series than that."""
-_HEALTHY, _INFORMED, _WITHDRAWN = health_metrics.STATES
+_HEALTHY, _INFORMED, _WITHDRAWN, _UNMONITORED = health_metrics.STATES
 
 
 class HealthFigures:
@@ -48,9 +48,12 @@ class HealthFigures:
     def changed(self) -> None:
         """What is wrong, or which GPUs there are, may have changed: time counts for that now."""
         with self._guard:
-            view, names = self._health(), self._names()
-            lost = {offer.gpu.uuid for offer in self._gpus.snapshot.lost.values()}
-            states = {name: _gpu_state(view, uuid, lost) for uuid, name in names.items()}
+            view, names, seen = self._health(), self._names(), self._gpus.snapshot
+            lost = {offer.gpu.uuid for offer in seen.lost.values()} - seen.bound.keys()
+            states = {
+                name: _gpu_state(view, uuid, lost, is_bound=uuid in seen.bound)
+                for uuid, name in names.items()
+            }
             at = self._clock()
             for name, state in self._states.items():
                 self._seconds[name, state] += at - self._at
@@ -66,7 +69,7 @@ class HealthFigures:
         seen, view = self._gpus.snapshot, self._health()
         counts = dict.fromkeys(health_metrics.STATES, 0)
         for offer in seen.offered.values():
-            counts[_state(view.of(offer))] += 1
+            counts[_state(view.of(offer), is_bound=offer.gpu.uuid in seen.bound)] += 1
         counts[_WITHDRAWN] += len(seen.lost.keys() - seen.offered.keys())
         deaf = {
             one.finding.gpu for one in view.conditions if one.finding.key is health.Key.UNMONITORED
@@ -80,15 +83,18 @@ class HealthFigures:
         return names | {card.gpu.uuid: card.name for card in seen.cards}
 
 
-def _gpu_state(view: conditions.View, gpu: str, lost: set[devices.GpuUuid]) -> str:
+def _gpu_state(view: conditions.View, gpu: str, lost: Collection[str], *, is_bound: bool) -> str:
     """How a GPU is, or the worst part of it."""
     if gpu in lost:
         return _WITHDRAWN
-    return _state(one for one in view.of_gpu(gpu) if not one.finding.only_claims)
+    listed = (one for one in view.of_gpu(gpu) if not one.finding.only_claims)
+    return _state(listed, is_bound=is_bound)
 
 
-def _state(listed: Iterable[health.Condition]) -> str:
+def _state(listed: Iterable[health.Condition], *, is_bound: bool) -> str:
     found = tuple(listed)
     if conditions.withdraws(found):
         return _WITHDRAWN
+    if is_bound:
+        return _UNMONITORED
     return _INFORMED if found else _HEALTHY

@@ -122,7 +122,8 @@ class Readiness:
             # NVML does not tell apart whether a module or a device node is missing.
             nodes = self._missing(())
             return f"no GPU can be seen: {seen.problem}" + (f". Also: {nodes}" if nodes else "")
-        return self._missing([card.gpu for card in seen.cards]) if seen.cards else None
+        # What a GPU of a virtual machine lacks is nothing that a container would be given.
+        return self._missing([card.gpu for card in seen.served]) if seen.served else None
 
     def _of_slices(self) -> str | None:
         if not self._published():

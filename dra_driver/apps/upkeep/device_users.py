@@ -12,7 +12,7 @@ from dra_driver import errors
 from dra_driver.adapters.nvml import nvml_errors, nvml_mig
 from dra_driver.adapters.system import processes
 from dra_driver.apps.offering import inventory
-from dra_driver.model import prepared
+from dra_driver.model import bindings, devices, prepared
 
 SECONDS = 10.0
 """How long NVML may take to tell."""
@@ -29,11 +29,16 @@ class DeviceUsers:
         nvml: nvml_mig.MigNvml,
         gpus: inventory.Inventory,
         describe: Callable[[int], processes.Process],
+        of_vfio: Callable[[devices.PciAddress], Sequence[int]] = lambda _: (),
     ) -> None:
-        """`describe` tells who a process is, by its pid."""
+        """`describe` tells who a process is, by its pid.
+
+        `of_vfio` tells who has a GPU that a VFIO driver has, by its address: NVML does not know.
+        """
         self._nvml = nvml
         self._gpus = gpus
         self._describe = describe
+        self._of_vfio = of_vfio
         self._turn = threading.Lock()
         self._asking: threading.Thread | None = None
 
@@ -49,9 +54,12 @@ class DeviceUsers:
         shared = {one.device for other in others for one in other.devices}
         seen = self._gpus.snapshot
         partitions = {one.device: one for one in record.partitions}
+        bound = {one.gpu: devices.PciAddress(one.address) for one in bindings.of(record)}
         places: set[tuple[str, int | None]] = set()
         for one in record.devices:
             if one.admin_access or (one.share_id is not None and one.device in shared):
+                continue
+            if devices.is_vfio(one.device):
                 continue
             partition = partitions.get(one.device)
             if partition is not None:
@@ -65,11 +73,12 @@ class DeviceUsers:
                     + (f": {seen.problem}" if seen.problem else "")
                 )
             places.add((offer.gpu.uuid, offer.instance.gi if offer.instance else None))
-        return self._on(sorted(places, key=lambda place: (place[0], place[1] or 0)))
+        return self._on(sorted(places, key=lambda place: (place[0], place[1] or 0)), bound.values())
 
     def of_devices(self, uuids: Sequence[str]) -> str | None:
         """As `of_claim`, for GPUs and instances by UUID; an instance that is gone has no users."""
-        gpus = [card.gpu for card in self._gpus.snapshot.cards]
+        snapshot = self._gpus.snapshot
+        gpus = [card.gpu for card in snapshot.served]
         return self._on(
             [(uuid, None) for uuid in uuids if uuid in {gpu.uuid for gpu in gpus}]
             + [
@@ -77,12 +86,23 @@ class DeviceUsers:
                 for gpu in gpus
                 for instance in gpu.instances
                 if instance.uuid in uuids
-            ]
+            ],
+            [
+                card.gpu.pci_address
+                for card in snapshot.cards
+                if card.is_bound and card.gpu.uuid in uuids
+            ],
         )
 
-    def _on(self, places: Sequence[tuple[str, int | None]]) -> str | None:
+    def _on(
+        self,
+        places: Sequence[tuple[str, int | None]],
+        bound: Iterable[devices.PciAddress],
+    ) -> str | None:
+        """Who is on these GPUs and instances, or has one at these addresses by VFIO."""
         with self._turn:
             found = self._asked(places) if places else frozenset()
+        found |= {pid for address in bound for pid in self._of_vfio(address)}
         named = [self._describe(pid) for pid in sorted(found)]
         return ", ".join(str(one) for one in named if not _is_mps(one)) or None
 

@@ -32,6 +32,7 @@ class Mender:
             self._specs,
             look,
             boot_id=store.boot_id,
+            recall=store.recall,
         )
         self._log = telemetry.logger("mender")
 

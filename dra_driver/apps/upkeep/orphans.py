@@ -165,6 +165,9 @@ class Orphans:
                     continue
                 with self._locks.hold(card.gpu.locks, patience.Patience(LOCK_SECONDS)):
                     self._mend_ledger(card)
+                    # Read with the lock held: it may have been bound since the look.
+                    if uuid in self._gpus.snapshot.bound or self._books.get(uuid).handed_over:
+                        continue
                     # What claims need whose records are lost is not known.
                     known = None if self._mender.lost() else self._records()
                     for one in self._effects:

@@ -285,10 +285,15 @@ class Reconciler:
             )
         due = staleness.due(stale, now=now, grace=self._pace.grace)
         self._kept = {uid: users for uid, users in self._kept.items() if uid in stale}
-        for suspect in due:
-            if not self._worker.is_ending() and not self._is_kept(suspect):
-                self._act(suspect)
-        waits = self._kept or len(stale) > len(due)
+        # What cannot be undone now, as a GPU that does not come back, may be in a minute.
+        failed = [
+            suspect
+            for suspect in due
+            if not self._worker.is_ending()
+            and not self._is_kept(suspect)
+            and not self._act(suspect)
+        ]
+        waits = self._kept or failed or len(stale) > len(due)
         return self._pace.grace if waits else self._pace.interval
 
     def _is_kept(self, suspect: staleness.Suspect) -> bool:
@@ -317,7 +322,8 @@ class Reconciler:
         self._kept[uid] = reason
         return True
 
-    def _act(self, suspect: staleness.Suspect) -> None:
+    def _act(self, suspect: staleness.Suspect) -> bool:
+        """Unprepare it, if it is stale still; whether it need not be tried again."""
         reason: str | None = None
 
         def only_if() -> bool:
@@ -334,7 +340,7 @@ class Reconciler:
                 stale=suspect.reason,
                 reason=str(error),
             )
-            return
+            return False
         if reason is None:
             self._log.info("claim no longer looks stale", claim=str(suspect.ref))
         else:
@@ -344,6 +350,7 @@ class Reconciler:
                 reason=reason,
                 devices=[device.device for device in suspect.record.devices],
             )
+        return True
 
     def _reason_now(self, suspect: staleness.Suspect) -> str | None:
         """Why the suspect is stale at this moment; None where it is not."""

@@ -108,8 +108,8 @@ class Restorer:
             self._log.warning("CDI spec of a claim was gone; written again", claim=str(record.ref))
 
     def _cards(self) -> list[devices.Gpu]:
-        """The GPUs that are there, with the numbers that they have now."""
-        seen = [card.gpu for card in self._gpus.snapshot.cards]
+        """The GPUs that NVML tells of, with the numbers that they have now."""
+        seen = [card.gpu for card in self._gpus.snapshot.served]
         try:
             return [self._partitioner.numbered(gpu) for gpu in seen]
         except errors.Retryable:

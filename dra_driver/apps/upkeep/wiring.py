@@ -19,6 +19,7 @@ from dra_driver.apps.upkeep import (
     recovering,
     restoring,
     upkeep,
+    vfio_users,
 )
 from dra_driver.model import claims
 
@@ -52,7 +53,7 @@ class Keeping:
             store, effects.listed, mender, functools.partial(source.concerning, node)
         )
         self._cards = card_upkeep.CardUpkeep(
-            lambda: [card.gpu for card in gpus.snapshot.cards],
+            lambda: [card.gpu for card in gpus.snapshot.served],
             store.records,
             store.locks,
             effects.sharer.cards,
@@ -61,6 +62,7 @@ class Keeping:
             nvml_mig.MigNvml(on.hardware.nvml),
             gpus,
             processes.Processes(config.proc_root).describe,
+            vfio_users.VfioUsers(on.hardware.pci, config.proc_root).of,
         )
         self._orphans = orphans.Orphans(
             gpus,

@@ -21,6 +21,10 @@ _REMEDIES: Mapping[tuple[health.Key, str], str] = {
     (health.Key.FABRIC, ""): "systemctl status nvidia-fabricmanager, and nvidia-smi nvlink -s",
     (health.Key.THERMAL, ""): "look at cooling and power: nvidia-smi -q -d PERFORMANCE",
     (health.Key.UNMONITORED, ""): "update the NVIDIA driver, or go by nvidia-smi -q",
+    (health.Key.PASSTHROUGH, ""): (
+        "the driver tries it again and again; dmesg | grep -i -e vfio -e nvrm tells what is in the "
+        "way. If nothing else helps: kubectl drain {node}, and reboot the node"
+    ),
     (health.Key.XID, ""): "docs/health.md tells what XIDs mean; dmesg | grep -i xid has more",
 }
 

@@ -268,7 +268,7 @@ def _after_look(one: health.Condition, seen: meaning.Seen, now: Now) -> health.C
     match one.finding.lasts:
         case health.Lasts.WHILE_SEEN if one.finding.key in seen.unknown:
             # That it was away for a moment counts for nothing while nobody can see it.
-            return one if one.finding.key is health.Key.UNMONITORED else _unknown(one)
+            return one if one.finding.key in meaning.UNSEEN else _unknown(one)
         case health.Lasts.WHILE_SEEN:
             return _away(one, now)
         case health.Lasts.UNTIL_RECOVERED if seen.is_recovered:
@@ -288,8 +288,7 @@ def _away(one: health.Condition, now: Now) -> health.Condition:
 
 def _is_over(one: health.Condition, now: Now, *, looked: bool) -> bool:
     by_itself = (
-        one.finding.lasts is health.Lasts.UNTIL_CLAIMS_END
-        or one.finding.key is health.Key.UNMONITORED
+        one.finding.lasts is health.Lasts.UNTIL_CLAIMS_END or one.finding.key in meaning.UNSEEN
     )
     is_away = one.away is not None and now.seconds - one.away >= one.hold
     return is_away and (looked or by_itself)

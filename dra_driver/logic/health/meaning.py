@@ -62,6 +62,10 @@ class Seen:
     is_recovered: bool | None = None
 
 
+UNSEEN = frozenset({_Key.UNMONITORED, _Key.PASSTHROUGH})
+"""Keys of which no look through NVML says anything: others find them, and their end."""
+
+
 def of_event(event: health.Event, spot: mig.Spot | None, policy: Policy) -> health.Finding | None:
     """What an event says; None where a look says it better.
 
@@ -165,7 +169,7 @@ def of_facts(gpu: devices.GpuUuid, facts: health.Facts, policy: Policy) -> Seen:
         unknown = _ALL
     else:
         unknown = frozenset(_FIELDS[field] for field in facts.unread if field in _FIELDS)
-    return Seen(found, unknown | {_Key.UNMONITORED}, _is_recovered(facts))
+    return Seen(found, unknown | UNSEEN, _is_recovered(facts))
 
 
 def lost(gpu: devices.GpuUuid, policy: Policy) -> health.Finding:
@@ -199,6 +203,17 @@ def unmonitored(gpu: devices.GpuUuid, reason: str, policy: Policy) -> health.Fin
     effect = policy.effect(_Key.UNMONITORED, "", taints.NONE)
     message = f"events of the GPU are not heard, so that errors are seen late: {reason}"
     return health.Finding(gpu, _Key.UNMONITORED, "", effect, message)
+
+
+def stranded(gpu: devices.GpuUuid, reason: str, policy: Policy) -> health.Finding:
+    """A GPU that was bound for a virtual machine is not where it should be."""
+    effect = policy.effect(_Key.PASSTHROUGH, "", taints.NO_SCHEDULE)
+    return health.Finding(gpu, _Key.PASSTHROUGH, "", effect, reason)
+
+
+def of_bound() -> Seen:
+    """A GPU that a VFIO driver has: nothing is to be seen of it, and what was before stays."""
+    return Seen(unknown=_ALL)
 
 
 _Row = tuple[health.Key, str, str, str]

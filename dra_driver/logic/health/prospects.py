@@ -45,6 +45,10 @@ _ROWS: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
         ),
         (_Key.DRIVER, ""): ("NVIDIA's driver does not answer", "wait until it does"),
         (_Key.UNMONITORED, ""): ("events of the GPU are not heard", "wait until they are"),
+        (_Key.PASSTHROUGH, ""): (
+            "the GPU was bound for a virtual machine, and is not where it should be",
+            "wait until NVIDIA's driver has it again",
+        ),
     }
 )
 _OF_KEYS = frozenset(_Key)

@@ -7,7 +7,7 @@ Source: CDI specification, https://github.com/cncf-tags/container-device-interfa
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dra_driver.model import claims, driver
@@ -128,6 +128,25 @@ def edits(uid: str, text: str) -> Mapping[str, Edits]:
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def node_paths(uid: str, text: str) -> Mapping[str, tuple[str, ...]]:
+    """What containers are given below `/dev` by a claim's spec file, by device key; none where it
+    is damaged. Mounts count too.
+    """
+    try:
+        return {
+            device["name"].removeprefix(f"{uid}-"): tuple(_paths(device["containerEdits"]))
+            for device in json.loads(text)["devices"]
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _paths(edits: Json) -> Iterator[str]:
+    paths = [node["path"] for node in edits.get("deviceNodes", ())]
+    paths += [mount["containerPath"] for mount in edits.get("mounts", ())]
+    yield from (path for path in paths if path.startswith("/dev/"))
 
 
 def spec(driver_name: str, uid: claims.ClaimUid | str, injection: Injection) -> str:

@@ -18,7 +18,7 @@ GONE = "its GPU is not there any more: look at the node's kernel log (dmesg | gr
 SILENT = "its GPU does not answer: look at the node's kernel log (dmesg | grep -i xid)"
 
 _OF_CARDS = frozenset({GONE, SILENT})
-_AWAY = frozenset({health.Key.GPU_LOST, health.Key.DRIVER})
+_AWAY = frozenset({health.Key.GPU_LOST, health.Key.DRIVER, health.Key.PASSTHROUGH})
 """What conditions say where a card is not there."""
 
 
@@ -29,15 +29,17 @@ def of_node(
     *,
     troubles: Mapping[str, reports.Troubles] = MappingProxyType({}),
     problem: str | None = None,
+    bound: Collection[str] = (),
 ) -> dict[str, str | None]:
     """What is wrong with each device, by name; None: nothing.
 
     `offered` are devices that can be handed out, with the names of their whole GPUs; `lost` those
     whose GPU was there earlier; `troubles` tells what is wrong with what claims have, by UID;
-    `problem` why no GPU answers. Devices that claims have are told of, offered or not.
+    `problem` why no GPU answers; `bound` are the whole GPUs that a VFIO driver has, and that are
+    not to answer. Devices that claims have are told of, offered or not.
     """
     records = sorted(known, key=lambda record: record.uid)
-    found = of_gpus(offered, lost, records, problem=problem)
+    found = of_gpus(offered, lost, records, problem=problem, bound=bound)
     users: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for record in records:
         of_claim = troubles.get(record.uid, {})
@@ -91,17 +93,27 @@ def with_conditions(
     return found, notes
 
 
+def unseen(names: Iterable[str], bound: Mapping[str, str]) -> dict[str, str]:
+    """Why nobody can tell how devices are, of those on GPUs that a VFIO driver has.
+
+    `bound` are these, by the name of the whole GPU, with why NVML does not tell of them.
+    """
+    cards = {name: devices.card_of(name) for name in names}
+    return {name: bound[card] for name, card in cards.items() if card in bound}
+
+
 def of_gpus(
     offered: Mapping[str, str],
     lost: Collection[str],
     known: Iterable[prepared.Record],
     *,
     problem: str | None = None,
+    bound: Collection[str] = (),
 ) -> dict[str, str | None]:
     """As `of_node`, as far as the GPUs themselves are concerned."""
-    there = frozenset(offered.values())
+    there = {*offered.values(), *bound}
     troubles: dict[str, str | None] = dict.fromkeys(offered)
-    troubles |= dict.fromkeys(lost, problem or GONE)
+    troubles |= {name: None if devices.card_of(name) in bound else problem or GONE for name in lost}
     for name in (device.device for record in known for device in record.devices):
         if name not in troubles:
             silent = devices.card_of(name) not in there

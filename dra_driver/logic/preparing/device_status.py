@@ -40,9 +40,12 @@ _Key = tuple[str, str, str | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Health:
-    """How a device's card is: a word in CamelCase, a message, and since when (RFC 3339)."""
+    """How a device's card is: a word in CamelCase, a message, and since when (RFC 3339).
 
-    healthy: bool
+    `healthy` is None where nobody can tell.
+    """
+
+    healthy: bool | None
     reason: str
     message: str = ""
     since: str | None = None
@@ -196,7 +199,7 @@ def _says(present: Json, entry: Json) -> bool:
     )
 
 
-def _condition(kind: str, is_so: bool, reason: str, message: str) -> Json:
+def _condition(kind: str, is_so: bool | None, reason: str, message: str) -> Json:
     return {
         "type": kind,
         "status": _STATUS[is_so],
@@ -205,7 +208,7 @@ def _condition(kind: str, is_so: bool, reason: str, message: str) -> Json:
     }
 
 
-def _transition(present: Json, kind: str, is_so: bool, now: str) -> str:
+def _transition(present: Json, kind: str, is_so: bool | None, now: str) -> str:
     before = _present(present, kind)
     return str(before["lastTransitionTime"]) if before.get("status") == _STATUS[is_so] else now
 
@@ -216,7 +219,7 @@ def _others(entry: Json) -> int:
     return len(kinds - {READY, HEALTHY})
 
 
-_STATUS = {True: "True", False: "False"}
+_STATUS = {True: "True", False: "False", None: "Unknown"}
 
 
 def _present(entry: Json, kind: str) -> Json:

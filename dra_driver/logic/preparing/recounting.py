@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from dra_driver.logic.passthrough import standing
 from dra_driver.model import devices, ledgers, prepared
 
 _DEFAULT = 0
@@ -25,6 +26,9 @@ def told_by_records(
             ledger = _with(ledger, "time_slice_before")
         if any(use.exclusive and gpu.uuid in use.gpus for use in record.sharing.mps):
             ledger = _with(ledger, "compute_mode_before")
+        held = standing.holders([record]).get(gpu.uuid)
+        if held is not None and not held[0].found:
+            ledger = ledger.model_copy(update={"handed_over": held[0].address})
     return ledger
 
 

@@ -14,6 +14,7 @@ MPS_DAEMON_DOWN = "MpsDaemonDown"
 WRONG_CARD = "WrongCard"
 GPU_LOST = "GpuLost"
 WELL = "Well"
+UNMONITORED = "Unmonitored"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,6 +121,13 @@ def health_of(listed: Sequence[health.Condition]) -> device_status.Health:
         message=conditions.told(listed),
         since=None if is_well else min(one.since for one in listed if conditions.withdraws([one])),
     )
+
+
+def unseen(why: str, listed: Sequence[health.Condition]) -> device_status.Health:
+    """As `health_of`, of a device whose GPU a virtual machine has; `why` nobody can tell more."""
+    if conditions.withdraws(listed):
+        return health_of(listed)
+    return device_status.Health(healthy=None, reason=UNMONITORED, message=why)
 
 
 def health_reason(finding: health.Finding) -> str:

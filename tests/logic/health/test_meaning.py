@@ -135,7 +135,7 @@ def test_a_card_is_recovered_where_the_driver_wants_nothing_done(facts, is_recov
 
 def test_of_what_could_not_be_read_a_look_says_nothing():
     found = seen(unread={"fabric": "NVML error 999", "links_down": "NVML error 999"})
-    assert found.unknown == {health.Key.FABRIC, health.Key.UNMONITORED}
+    assert found.unknown == {health.Key.FABRIC, *meaning.UNSEEN}
 
 
 def test_of_a_lost_gpu_only_that_is_known():
@@ -208,5 +208,5 @@ def test_of_a_gpu_that_cannot_even_be_found_nothing_is_known_to_be_gone():
 
 def test_a_fact_that_could_not_be_read_leaves_what_is_known_of_the_others():
     seen = meaning.of_facts(GPU, health.Facts(recovery=0, unread={"fabric": "x"}), USUAL)
-    unknown = frozenset({health.Key.FABRIC, health.Key.UNMONITORED})
+    unknown = frozenset({health.Key.FABRIC, *meaning.UNSEEN})
     assert seen == meaning.Seen((), unknown, is_recovered=True)
