@@ -267,9 +267,9 @@ class Node:
         return found and found.driver
 
     def hardware(self):
-        """The MIG state of all GPUs, to be compared with itself."""
+        """The MIG state of all GPUs and their persistence, to be compared with itself."""
         return [
-            (card.mig_enabled, card.mig_pending, card.gpu_instances)
+            (card.mig_enabled, card.mig_pending, card.gpu_instances, card.persistence_mode)
             for card in gpu_state.open_file(self.simulation).read().gpus
         ]
 

@@ -61,8 +61,8 @@ class Handover:
     ) -> bindings.Binding:
         """What is going to be done so that the device can be handed over; nothing is done.
 
-        `before` is what was remembered of it. Of a GPU that is not with NVIDIA's driver any more
-        that counts.
+        `before` is what was remembered of it, and may have been begun. Of a GPU that is not with
+        NVIDIA's driver any more that counts; of one that is, its persistence mode.
 
         Raises:
             errors.Rejected: it is no VFIO device.
@@ -93,7 +93,9 @@ class Handover:
             group=found.group,
             module=modules.best(found.modalias, self._bus.aliases()),
             functions=tuple(self._as_it_is(address, found.address) for address in functions),
-            persistence=bool(self._persistence(offer.gpu)),
+            persistence=bool(
+                (before is not None and before.persistence) or self._persistence(offer.gpu)
+            ),
             facts=_whole(offer.gpu),
         )
 

@@ -19,6 +19,7 @@ from apps import killed_plugin
 
 from dra_driver.adapters.mps import mps_local
 from dra_driver.adapters.nvml import nvidia_smi, nvml_compute
+from dra_driver.adapters.pci import pci_bus
 
 pytestmark = pytest.mark.deep
 
@@ -37,6 +38,7 @@ class Killer(killed_plugin.Killer):
         for kind, names in (
             (nvidia_smi.NvidiaSmi, ("time_slice", "set_time_slice")),
             (nvml_compute.ComputeModes, ("get", "set", "check")),
+            (pci_bus.PciBus, ("load", "allow", "unbind", "bind")),
             (
                 mps_local.LocalLauncher,
                 ("start", "wait_ready", "retire", "wait_ended", "remove"),
