@@ -111,7 +111,7 @@ class Node:
             card_names.CardNames(root / "names"), self.held, self.store.records, ask
         )
         handed_over = devices.VfioMode(vfio)
-        self.pci = found.pci
+        self.pci, self.library = found.pci, found.nvml
         self.gpus = inventory.Inventory(
             inventory.Looking(
                 *(found.nvml, found.place, self.books),
@@ -131,7 +131,10 @@ class Node:
             on_change=lambda: None,
         )
         self.gpus.look()
-        self.bound_at_first = dict.fromkeys(found.pci.scan().functions, "nvidia")
+        self.bound_at_first = {
+            one.address: "nvidia" if one.is_gpu else "snd_hda_intel"
+            for one in found.pci.scan().functions.values()
+        }
         self.nvml = nvml_mig.MigNvml(found.nvml)
         self.partitioner = partitioning.Partitioner(
             self.nvml, self.books, processes.Processes(self.proc).describe
@@ -260,6 +263,14 @@ class Node:
         drivers = {one.address: one.driver for one in self.pci.scan().functions.values()}
         assert drivers == self.bound_at_first
         return True
+
+    def editing(self):
+        """A block in which the state of the simulated GPUs may be changed."""
+        return gpu_state.open_file(self.simulation).edit()
+
+    def discover(self):
+        """The GPUs that NVML tells of now."""
+        return self.library.discover().gpus
 
     def driver(self, number=0):
         """Which driver has a GPU."""

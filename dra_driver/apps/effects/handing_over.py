@@ -18,6 +18,7 @@ from dra_driver.adapters.nvml import nvml, nvml_errors, nvml_mig, nvml_reset
 from dra_driver.adapters.pci import pci_bus
 from dra_driver.adapters.system import file_holders, processes
 from dra_driver.apps.effects import partitioning
+from dra_driver.logic.offering import abilities
 from dra_driver.logic.passthrough import cards, modules, nodes
 from dra_driver.model import bindings, devices, pci, sharing
 
@@ -207,8 +208,8 @@ class Handover:
         """Have the GPU whole, without persistence mode; refuse one that is used."""
         self._tools.partitioner.make_whole(offer)
         with self._mig.kept_open():
-            state = self._mig.state(binding.gpu)
-            if state.enabled:
+            # Whose mode needs a reset, somebody may have switched it on since the last look.
+            if abilities.cut(offer.gpu) and self._mig.state(binding.gpu).enabled:
                 raise errors.Retryable(
                     f"device {binding.device!r}: {binding.gpu} is in MIG mode, and is handed over "
                     "as a whole only. Switch MIG mode off (nvidia-smi -mig 0)"

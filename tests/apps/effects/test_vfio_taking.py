@@ -1,0 +1,259 @@
+"""GPUs that are taken from NVIDIA's driver for virtual machines: what is done, what is in the way."""
+
+import dataclasses
+import errno
+import json
+
+import pytest
+
+from dra_driver import errors
+from dra_driver.apps.preparing import preparing
+from dra_driver.logic.preparing import cdi
+from dra_driver.model import bindings, devices
+from dra_driver.sim.gpus import gpu_clients
+from dra_driver.sim.pci import changing, faults
+
+SECONDS = 0.3
+"""What may work in a moment is tried again for no longer."""
+
+
+@pytest.fixture
+def node(new_node, monkeypatch):
+    """An H100 and an L4, which has a sound device in its group, each also for virtual machines."""
+    monkeypatch.setattr(preparing, "LOOK_AGAIN", 0.02)
+    return new_node(gpus="h100-80gb-hbm3:1,l4:1", vfio="on")
+
+
+@pytest.fixture
+def why_not(node, api):
+    """Why a card is not prepared; nothing is left of it."""
+
+    def ask(device="gpu-vfio-0", kind=errors.Retryable):
+        ref = api.make(device)
+        with pytest.raises(kind) as caught:
+            node.prepare(ref, seconds=SECONDS)
+        assert node.record(ref) is None
+        assert node.files() == []
+        return str(caught.value)
+
+    return ask
+
+
+def address(node, number=0):
+    return node.card(number).pci_address
+
+
+def sound(node):
+    """The L4's other function."""
+    return devices.PciAddress(address(node, 1).replace(".0", ".1"))
+
+
+def mounted(node, ref):
+    """What containers of the claim find, with the file of this machine."""
+    spec = json.loads((node.cdi / cdi.file_name("gpu.nvidia.com", ref.uid)).read_text())
+    [device] = spec["devices"]
+    return {one["containerPath"]: one["hostPath"] for one in device["containerEdits"]["mounts"]}
+
+
+# What is done
+
+
+def test_a_card_is_bound_to_the_vfio_driver_and_its_group_handed_over(node, api):
+    ref = api.make("gpu-vfio-0")
+    [entry] = node.prepare(ref)
+    assert entry.kind == "vfio"
+    assert node.driver(0) == "vfio-pci"
+    [binding] = bindings.of(node.record(ref))
+    path = f"/dev/vfio/{binding.group}"
+    assert mounted(node, ref) == {path: str(node.simulation / path.lstrip("/"))}
+    assert (binding.module, binding.driver, binding.nodes) == ("vfio_pci", "vfio-pci", (path,))
+
+
+def test_a_container_finds_nothing_of_nvidia_s_driver(node, api):
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    spec = json.loads((node.cdi / cdi.file_name("gpu.nvidia.com", ref.uid)).read_text())
+    assert spec["containerEdits"] == {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}
+
+
+def test_beside_a_gpu_of_the_same_claim_a_container_finds_what_that_needs(node, api):
+    ref = api.make("gpu-vfio-0", "gpu-1")
+    node.prepare(ref)
+    spec = json.loads((node.cdi / cdi.file_name("gpu.nvidia.com", ref.uid)).read_text())
+    assert [one["containerPath"] for one in spec["containerEdits"]["mounts"]] == [
+        "/usr/bin/nvidia-smi"
+    ]
+    assert {one["name"] for one in spec["devices"]} == {f"{ref.uid}-gpu-vfio-0", f"{ref.uid}-gpu-1"}
+
+
+def test_the_other_functions_of_the_card_go_along_and_come_back(node, api):
+    ref = api.make("gpu-vfio-1")
+    node.prepare(ref)
+    assert node.pci.function(sound(node)).driver == "vfio-pci"
+    assert node.driver(1) == "vfio-pci"
+    node.unprepare(ref)
+    assert node.pci.function(sound(node)).driver == "snd_hda_intel"
+    assert node.pci.function(sound(node)).override is None
+    assert node.is_clean()
+
+
+def test_persistence_mode_goes_off_and_comes_on_again_only_where_it_was_on(node, api):
+    for was_on in (True, False):
+        with node.editing() as state:
+            state.gpus[0].persistence_mode = was_on
+        ref = api.make("gpu-vfio-0")
+        node.prepare(ref)
+        assert bindings.of(node.record(ref))[0].persistence is was_on
+        node.unprepare(ref)
+        assert node.card(0).persistence_mode is was_on
+
+
+def test_nvml_tells_of_the_card_no_more_and_then_again(node, api):
+    ref = api.make("gpu-vfio-0")
+    before = node.hardware()
+    node.prepare(ref)
+    assert [gpu.uuid for gpu in node.discover()] == [node.uuid(1)]
+    node.unprepare(ref)
+    assert [gpu.uuid for gpu in node.discover()] == [node.uuid(0), node.uuid(1)]
+    assert node.hardware() == before
+
+
+def test_several_cards_of_a_claim_are_handed_over_together(node, api):
+    ref = api.make("gpu-vfio-0", "gpu-vfio-1")
+    node.prepare(ref)
+    assert [node.driver(0), node.driver(1)] == ["vfio-pci", "vfio-pci"]
+    node.unprepare(ref)
+    assert node.is_clean()
+
+
+def test_one_of_several_that_cannot_be_taken_brings_the_others_back(node, api):
+    node.occupy(4711, 1)
+    ref = api.make("gpu-vfio-0", "gpu-vfio-1")
+    with pytest.raises(errors.Retryable, match="trainer"):
+        node.prepare(ref, seconds=SECONDS)
+    node.end(4711, 1)
+    assert node.is_clean()
+
+
+def test_the_mig_mode_that_this_driver_switched_on_goes_off_first(node, api):
+    small = api.make("gpu-0-mig-1g10gb-19-6")
+    node.prepare(small)
+    node.unprepare(small)
+    node.set_mig_mode(on=True)
+    node.books.put(node.books.get(node.uuid()).switched(on=True))
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    assert not node.card(0).mig_enabled
+    assert node.driver(0) == "vfio-pci"
+
+
+def test_what_is_remembered_of_the_gpu_is_what_nvml_told_of_it(node, api):
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    [binding] = bindings.of(node.record(ref))
+    [card] = [one for one in node.gpus.snapshot.cards if one.name == "gpu-0"]
+    assert binding.facts == dataclasses.replace(card.gpu, mig_enabled=False, mig_pending=False)
+
+
+# What is in the way
+
+
+def test_a_process_on_the_card_is_named(node, why_not):
+    node.occupy(4711)
+    assert why_not() == (
+        f"device 'gpu-vfio-0': {node.uuid()} at {address(node)} is used by trainer (pid 4711): end "
+        "it, or delete its pod"
+    )
+    assert node.driver(0) == "nvidia"
+
+
+def test_a_process_that_only_has_the_card_open_is_named(node, why_not):
+    opened = gpu_clients.file(node.simulation, node.uuid())
+    held = node.proc / "815" / "fd"
+    held.mkdir(parents=True)
+    (held.parent / "comm").write_text("dcgm\n")
+    (held / "7").symlink_to(opened)
+    assert "is held open by dcgm (pid 815)" in why_not()
+    assert node.driver(0) == "nvidia"
+    assert node.card(0).persistence_mode
+
+
+def test_instances_that_others_made_since_the_last_look_are_named(node, why_not):
+    node.set_mig_mode(on=True)
+    node.foreign("1g.10gb", 0)
+    assert "is in MIG mode with GPU instances" in why_not()
+
+
+def test_virtual_functions_are_counted(node, why_not):
+    changing.set_virtual_functions(node.simulation, address(node), 4)
+    assert "has 4 virtual functions" in why_not()
+
+
+def test_a_foreign_device_that_came_into_the_group_is_named(node, why_not):
+    disk = changing.add_foreign(node.simulation, address(node))
+    assert f"has {disk} (" in why_not()
+
+
+def test_a_module_that_the_kernel_does_not_have_is_named(node, why_not):
+    faults.lack(node.simulation, "vfio_pci")
+    assert "vfio_pci" in why_not()
+    assert node.driver(0) == "nvidia"
+    assert node.card(0).persistence_mode
+
+
+@pytest.mark.parametrize(
+    ("action", "driver"), [("override", "vfio-pci"), ("unbind", "nvidia"), ("bind", "vfio-pci")]
+)
+def test_what_the_kernel_refuses_is_told_and_the_card_is_brought_back(
+    node, why_not, action, driver
+):
+    faults.fail(node.simulation, action, errno.EIO, address=address(node), driver=driver)
+    assert "Input/output error" in why_not()
+    assert node.is_clean()
+    assert node.card(0).persistence_mode
+
+
+def test_a_card_that_is_pulled_out_meanwhile_leaves_nothing_to_bring_back(node, why_not):
+    faults.vanish(node.simulation, "unbind", address=address(node))
+    why_not()
+    assert node.books.handed_over() == {}
+
+
+# What hangs
+
+
+def test_a_kernel_that_does_not_come_back_is_told_and_the_card_is_not_touched(node, api):
+    faults.hang(node.simulation, "unbind", address=address(node))
+    ref = api.make("gpu-vfio-0")
+    with pytest.raises(errors.Retryable) as caught:
+        node.prepare(ref, seconds=SECONDS)
+    assert f"the kernel is at work on {address(node)} still" in str(caught.value)
+    # It is remembered until it is known what became of it.
+    assert bindings.of(node.record(ref))
+    assert node.preparer.leaving() == [ref.uid]
+    with pytest.raises(errors.Retryable, match=f"the kernel is at work on {address(node)} still"):
+        node.unprepare(ref, seconds=SECONDS)
+    faults.clear(node.simulation)
+    node.unprepare(ref)
+    assert node.is_clean()
+
+
+def test_other_cards_go_on_meanwhile(node, api):
+    faults.hang(node.simulation, "unbind", address=address(node))
+    with pytest.raises(errors.Retryable):
+        node.prepare(api.make("gpu-vfio-0"), seconds=SECONDS)
+    other = api.make("gpu-vfio-1")
+    node.prepare(other)
+    assert node.driver(1) == "vfio-pci"
+
+
+def test_what_hung_and_was_done_after_all_is_gone_on_with(node, api):
+    faults.hang(node.simulation, "unbind", address=address(node))
+    ref = api.make("gpu-vfio-0")
+    with pytest.raises(errors.Retryable):
+        node.prepare(ref, seconds=SECONDS)
+    faults.clear(node.simulation)
+    node.prepare(ref)
+    assert node.driver(0) == "vfio-pci"
+    node.unprepare(ref)
+    assert node.is_clean()
