@@ -188,7 +188,10 @@ class Node:
             self.proc,
         )
         handover = handing_over.Handover(tools)
-        return passthrough.Passthrough(handover, found.pci, self.books, found.handed_over)
+        kept = card_names.CardNames(self.root / "names")
+        return passthrough.Passthrough(
+            handover, found.pci, self.books, found.handed_over, kept.devices
+        )
 
     def programs(self, found):
         """What is nvidia-smi, and what runs MPS daemons."""

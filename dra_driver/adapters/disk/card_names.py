@@ -17,3 +17,7 @@ class CardNames(stores.Store[card_names.CardName]):
     def __init__(self, directory: pathlib.Path) -> None:
         """The directory is made by the first write; its parent must exist."""
         super().__init__(directory, _NAME)
+
+    def devices(self) -> dict[str, str]:
+        """How cards are called, by UUID, as far as their files can be read."""
+        return {gpu: one.device for gpu, one in self.contents().records.items()}

@@ -29,12 +29,16 @@ class Passthrough:
         bus: pci_bus.PciBus,
         books: ledgers.Ledgers,
         handed_over: Callable[[Sequence[driver.DeviceNode]], cdi.Edits],
+        card_names: Callable[[], Mapping[str, str]],
     ) -> None:
-        """`handed_over` gives what containers get of device nodes."""
+        """`handed_over` gives what containers get of device nodes, `card_names` how cards are
+        called, by UUID: also those that nobody sees.
+        """
         self._handover = handover
         self._bus = bus
         self._books = books
         self._handed_over = handed_over
+        self._card_names = card_names
         self._troubles: dict[str, effect.Troubles] = {}
 
     def remember(self, record: prepared.Record, job: effect.Job) -> prepared.Record:
@@ -115,7 +119,7 @@ class Passthrough:
         """See `effect.Effect`. What no record tells of is a leftover: that takes all claims."""
 
     def leftovers(
-        self, cards: Sequence[catalog.Card], records: Callable[[], effect.Others]
+        self, _cards: Sequence[catalog.Card], records: Callable[[], effect.Others]
     ) -> Sequence[effect.Leftover]:
         """See `effect.Effect`: GPUs that the ledger says are ours, and no record."""
         taken = self._books.handed_over()
@@ -123,9 +127,9 @@ class Passthrough:
             return []
         bus = self._bus.scan()
         claimed = {one.gpu for record in records() for one in bindings.of(record)}
-        names = {card.gpu.uuid: devices.vfio_device_name(card.name) for card in cards}
+        names = {gpu: devices.vfio_device_name(card) for gpu, card in self._card_names().items()}
         return [
-            self._leftover(leftovers.binding(bus, gpu, address, names.get(devices.GpuUuid(gpu))))
+            self._leftover(leftovers.binding(bus, gpu, address, names.get(gpu)))
             for gpu, address in sorted(taken.items())
             if gpu not in claimed
         ]

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from dra_driver.adapters.disk import card_names
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import processes
 from dra_driver.apps.effects import (
@@ -79,5 +80,11 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
             config.proc_root,
         )
     )
-    passed = passthrough.Passthrough(handover, hardware.pci, books, hardware.handed_over)
+    passed = passthrough.Passthrough(
+        handover,
+        hardware.pci,
+        books,
+        hardware.handed_over,
+        card_names.CardNames(config.state / "names").devices,
+    )
     return Effects(hardware.injector, partitioner, sharer, passed, config.adopt_foreign_mig)
