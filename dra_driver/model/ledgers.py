@@ -19,8 +19,12 @@ _KEY = re.compile(
     r"(?P<gpu>[^.]+)\.(?P<boot>[0-9a-f]{8})\."
     r"(?:made-(?P<profile_id>\d+)-(?P<start>\d+)-(?P<size>\d+)|(?P<mode>mig-mode)"
     r"|time-slice-(?P<time_slice>\d+)|compute-mode-(?P<compute_mode>\d+)"
+    r"|(?P<persistence>persistence-mode)"
     r"|handed-over-(?P<place>[0-9a-f]{4,8}(?:-[0-9a-f]+){3}))"
 )
+
+
+_LATER = ("handed_over", "persistence_off")
 
 
 class Made(pydantic.BaseModel):
@@ -61,6 +65,8 @@ class Ledger(pydantic.BaseModel):
     """What the compute mode was before MPS took the GPU; None while it has not."""
     handed_over: str | None = None
     """The PCI address at which this driver took the GPU from NVIDIA's; None while it has not."""
+    persistence_off: bool = False
+    """Whether persistence mode was on before this driver switched it off."""
     is_page: bool = False
     """Whether it tells of one thing, and is called after that."""
 
@@ -87,6 +93,8 @@ class Ledger(pydantic.BaseModel):
             return f"time-slice-{self.time_slice_before}"
         if self.compute_mode_before is not None:
             return f"compute-mode-{self.compute_mode_before}"
+        if self.persistence_off:
+            return "persistence-mode"
         if self.handed_over is not None:
             return f"handed-over-{self.handed_over.replace(':', '-').replace('.', '-')}"
         return "made-" + "-".join(f"{one.profile_id}-{one.start}-{one.size}" for one in self.made)
@@ -124,6 +132,8 @@ def pages(ledger: Ledger) -> Iterator[Ledger]:
         yield blank.model_copy(update={"made": (made,)})
     if ledger.mode_switched:
         yield blank.switched(on=True)
+    if ledger.persistence_off:
+        yield blank.model_copy(update={"persistence_off": True})
     for field in ("time_slice_before", "compute_mode_before", "handed_over"):
         if getattr(ledger, field) is not None:
             yield blank.model_copy(update={field: getattr(ledger, field)})
@@ -158,6 +168,8 @@ def page(key: str, boot_id: str) -> Ledger | None:
         return blank.model_copy(update={"time_slice_before": int(found["time_slice"])})
     if found["compute_mode"]:
         return blank.model_copy(update={"compute_mode_before": int(found["compute_mode"])})
+    if found["persistence"]:
+        return blank.model_copy(update={"persistence_off": True})
     if found["place"]:
         domain, bus, slot, function = found["place"].split("-")
         return blank.model_copy(update={"handed_over": f"{domain}:{bus}:{slot}.{function}"})
@@ -173,7 +185,7 @@ def is_of_another_boot(key: str, boot_id: str) -> bool:
 
 def encode(ledger: Ledger) -> str:
     """The text of a file. What came later is written where it says something only."""
-    later = {"handed_over"} if ledger.handed_over is None else set()
+    later = {field for field in _LATER if not getattr(ledger, field)}
     return stored.encode("ledger", VERSION, ledger.model_dump(mode="json", exclude=later))
 
 

@@ -100,6 +100,7 @@ def test_a_gpu_that_was_taken_from_its_driver_is_told_by_the_name_of_a_page_alon
 def test_a_page_of_something_else_says_nothing_of_it_so_that_an_older_driver_reads_it():
     [page] = ledgers.pages(BLANK.adding(LOW))
     assert "handed_over" not in ledgers.encode(page)
+    assert "persistence_off" not in ledgers.encode(page)
 
 
 def test_a_file_of_a_driver_that_set_nothing_of_the_kind_is_read():
@@ -151,11 +152,16 @@ PLACES = st.one_of(
 )
 
 
-@given(st.lists(SPOTS), st.booleans(), BEFORE, BEFORE, PLACES)
+@given(st.lists(SPOTS), st.booleans(), BEFORE, BEFORE, PLACES, st.booleans())
 def test_any_ledger_is_the_same_once_it_was_kept_page_by_page(
-    spots, switched, time_slice, mode, place
+    spots, switched, time_slice, mode, place, persistence
 ):
-    before = {"time_slice_before": time_slice, "compute_mode_before": mode, "handed_over": place}
+    before = {
+        "time_slice_before": time_slice,
+        "compute_mode_before": mode,
+        "handed_over": place,
+        "persistence_off": persistence,
+    }
     ledger = BLANK.switched(switched).model_copy(update=before)
     for spot in spots:
         ledger = ledger.adding(spot)

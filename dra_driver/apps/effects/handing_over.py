@@ -62,8 +62,8 @@ class Handover:
     ) -> bindings.Binding:
         """What is going to be done so that the device can be handed over; nothing is done.
 
-        `before` is what was remembered of it, and may have been begun. Of a GPU that is not with
-        NVIDIA's driver any more that counts; of one that is, its persistence mode.
+        `before` is what was remembered of it. Of a GPU that is not with NVIDIA's driver any more
+        that counts.
 
         Raises:
             errors.Rejected: it is no VFIO device.
@@ -76,8 +76,8 @@ class Handover:
         if before is not None and (seen is None or seen.driver != cards.NVIDIA):
             return before
         name = devices.vfio_device_name(offer.card)
-        is_ours = self._tools.books.get(offer.gpu.uuid).handed_over is not None
-        if found.is_found and not is_ours:
+        ledger = self._tools.books.get(offer.gpu.uuid)
+        if found.is_found and ledger.handed_over is None:
             return bindings.Binding(
                 device=name,
                 gpu=offer.gpu.uuid,
@@ -94,9 +94,7 @@ class Handover:
             group=found.group,
             module=modules.best(found.modalias, self._bus.aliases()),
             functions=tuple(self._as_it_is(address, found.address) for address in functions),
-            persistence=bool(
-                (before is not None and before.persistence) or self._persistence(offer.gpu)
-            ),
+            persistence=ledger.persistence_off or bool(self._persistence(offer.gpu)),
             facts=_whole(offer.gpu),
         )
 
@@ -148,8 +146,7 @@ class Handover:
             self._bind_back(binding, one)
         if any(one.driver == cards.NVIDIA for one in binding.functions):
             self._see_again(binding)
-        ledger = self._tools.books.get(binding.gpu)
-        self._tools.books.put(ledger.model_copy(update={"handed_over": None}))
+        self._note(binding, handed_over=None, persistence_off=False)
 
     def _take(self, binding: bindings.Binding, offer: devices.Offer, driver: str) -> None:
         self._refuse_hanging(binding)
@@ -160,10 +157,10 @@ class Handover:
             # Others do without NVML for no longer than that takes.
             with self._tools.nvml.closed(CLOSE_SECONDS):
                 self._refuse_holders(binding, offer)
-                self._note(binding)
+                self._note(binding, handed_over=binding.address)
                 self._bus.allow(first.address, driver)
                 self._bus.unbind(first.address)
-        self._note(binding)
+        self._note(binding, handed_over=binding.address)
         self._bind_all(binding, driver)
         self._log.info("GPU handed over", device=binding.device, driver=driver, gpu=binding.gpu)
 
@@ -218,6 +215,7 @@ class Handover:
             if users:
                 self._refuse_users([one.pid for one in users], binding, "is used")
             if binding.persistence:
+                self._note(binding, persistence_off=True)
                 self._modes.set_persistence(binding.gpu, on=False)
 
     def _refuse_holders(self, binding: bindings.Binding, offer: devices.Offer) -> None:
@@ -250,10 +248,10 @@ class Handover:
                     "it does not end, reboot the node"
                 )
 
-    def _note(self, binding: bindings.Binding) -> None:
-        """Have it known that the GPU is ours to give back, ahead of taking it."""
+    def _note(self, binding: bindings.Binding, **what: str | bool | None) -> None:
+        """Have it known, ahead of it, what is ours to put back though the record were lost."""
         ledger = self._tools.books.get(binding.gpu)
-        self._tools.books.put(ledger.model_copy(update={"handed_over": binding.address}))
+        self._tools.books.put(ledger.model_copy(update=what))
 
     def _bind_all(self, binding: bindings.Binding, driver: str) -> None:
         for one in binding.functions:
@@ -297,7 +295,7 @@ class Handover:
             lacking = self._tools.missing([dataclasses.replace(binding.facts, minor=minor)])
             if lacking:
                 raise errors.Retryable(f"device {binding.device!r} is back, and {lacking}")
-        if binding.persistence:
+        if binding.persistence or self._tools.books.get(binding.gpu).persistence_off:
             self._modes.set_persistence(binding.gpu, on=True)
 
     def _minor(self, binding: bindings.Binding) -> int:
