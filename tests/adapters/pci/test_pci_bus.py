@@ -8,6 +8,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.adapters.pci import host_kernel, pci_bus, pci_kernel
+from dra_driver.adapters.system import sysfs
 from dra_driver.model import pci
 
 H200 = pci_files.H200
@@ -151,6 +152,17 @@ def test_a_function_that_goes_while_it_is_read_is_not_there(files, bus, gone):
 
     assert bus.function(H200) is None
     assert set(bus.scan().functions) == {"0000:43:00.0"}
+
+
+def test_one_that_goes_when_half_of_it_is_read_is_not_there(files, bus, monkeypatch):
+    files.add(driver="nvidia", group=17)
+
+    def pulled(_place, _address):
+        (files.sys / "bus/pci/devices" / H200).unlink()
+
+    monkeypatch.setattr(sysfs.Sysfs, "numa_node", pulled)
+
+    assert bus.function(H200) is None
 
 
 @pytest.mark.parametrize("name", ["vendor", "class", "device", "resource"])
