@@ -65,14 +65,12 @@ def reboot(directory: pathlib.Path) -> None:
 
 
 def leave(directory: pathlib.Path, uuid: str) -> None:
-    """The driver gives up a GPU: what it has set is forgotten, persistence mode included.
+    """The driver gives up a GPU: what it knew of it is forgotten, as by a reboot.
 
-    It is what a reboot does to the card, as the driver is what knew of it.
+    Persistence mode is off: with it on, the driver does not give up the GPU.
     """
     with gpu_state.open_file(directory).edit() as state:
-        gpu = gpu_session.find(state, uuid)
-        _forget(gpu)
-        gpu.persistence_mode = False
+        _forget(gpu_session.find(state, uuid))
 
 
 def unload_driver(directory: pathlib.Path) -> None:
