@@ -4,7 +4,7 @@ from dra_driver.adapters.disk import card_names, records
 from dra_driver.adapters.system import locks
 from dra_driver.apps.offering import names
 from dra_driver.logic.offering import attributes
-from dra_driver.model import devices, prepared
+from dra_driver.model import devices, pci, prepared
 
 HOUR = 3600.0
 
@@ -12,6 +12,17 @@ HOUR = 3600.0
 def gpu(uuid, minor):
     address = devices.PciAddress(f"0000:{minor:02x}:00.0")
     return devices.Gpu(minor, minor, devices.GpuUuid(f"GPU-{uuid}"), "T4", address)
+
+
+def bound(minor, boot="boot-1"):
+    """A GPU in the place of that with this minor number, of which NVML does not tell."""
+    where = site(minor, boot)
+    key = pci.unseen_gpu(where.address, where.vendor, where.model)
+    return devices.Gpu(-1, -1, key, "", where.address)
+
+
+def site(minor, boot="boot-1"):
+    return devices.Site(devices.PciAddress(f"0000:{minor:02x}:00.0"), pci.NVIDIA, 0x1EB8, boot)
 
 
 class Desk:
@@ -41,10 +52,13 @@ class Desk:
             raise self.published
         return self.published
 
-    def see(self, *gpus, failing=()):
-        """A look that sees these, after which they are published; their numbers by UUID."""
+    def see(self, *gpus, failing=(), where=None):
+        """A look that sees these, after which they are published; their numbers by UUID.
+
+        `where` tells the sites of GPUs.
+        """
         failures = tuple(devices.GpuFailure(9, one, None, "silent") for one in failing)
-        seen = self.names.named(devices.Discovery(gpus, failures))
+        seen = self.names.named(devices.Discovery(gpus, failures, sites=where or {}))
         if not isinstance(self.published, Exception) and not seen.nameless:
             self.published = [attributes.device(one) for one in seen.gpus]
         self.problems = list(seen.nameless.values())

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -5,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.model import card_names, stored
+from dra_driver.model import card_names, devices, stored
 
 NAME = card_names.CardName(gpu="GPU-a", device="gpu-12", product="NVIDIA H100 80GB HBM3")
 TEXT = card_names.encode(NAME)
@@ -23,11 +24,38 @@ def test_the_file_of_a_name_is_stable():
     }  # fmt: skip
 
 
+SITE = devices.Site(devices.PciAddress("0000:3b:00.0"), 0x10DE, 0x2330, "boot-1")
+
+
+def test_where_a_card_is_stands_beside_its_name_where_an_older_driver_does_not_look():
+    text = card_names.encode(NAME.model_copy(update={"site": SITE}))
+    document = json.loads(text)
+    assert document.pop("more")["site"] == {
+        "address": "0000:3b:00.0", "vendor": 0x10DE, "model": 0x2330, "boot_id": "boot-1"
+    }  # fmt: skip
+    assert document == json.loads(TEXT)
+    assert card_names.decode(text).site == SITE
+
+
+def test_what_else_stands_beside_a_name_is_of_a_newer_driver_and_no_matter():
+    content = json.loads(TEXT)["name"]
+    text = stored.encode("name", 1, content, {"later": 1, "site": dataclasses.asdict(SITE)})
+    assert card_names.decode(text) == NAME.model_copy(update={"site": SITE})
+
+
 @given(
     st.builds(
         card_names.CardName,
         gpu=st.text(max_size=8), device=st.integers(0, 999).map(lambda n: f"gpu-{n}"),
         product=st.text(max_size=8), gone_since=st.one_of(st.none(), st.text(max_size=8)),
+        site=st.one_of(
+            st.none(),
+            st.builds(
+                devices.Site,
+                address=st.text(max_size=8), vendor=st.integers(0, 9), model=st.integers(0, 9),
+                boot_id=st.text(max_size=8),
+            ),
+        ),
     )
 )  # fmt: skip
 def test_any_name_is_read_back_equal(name):

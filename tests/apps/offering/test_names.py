@@ -5,7 +5,7 @@ import errno
 import plugin_process
 import pytest
 import structlog
-from names_desk import HOUR, Desk, gpu
+from names_desk import HOUR, Desk, bound, gpu, site
 
 from dra_driver import errors
 from dra_driver.adapters.disk import card_names, files
@@ -291,3 +291,64 @@ def test_a_name_that_cannot_be_taken_back_is_kept_for_now(desk, log, monkeypatch
     assert events(log, "name is kept for now")
     assert desk.see(gpu("new", 0), B)["new"] == 2
     assert desk.needs_view_after(0)
+
+
+# Cards that another driver has
+
+
+def sites_of(*gpus, boot="boot-1"):
+    return {one.uuid: site(int(one.pci_address[5:7], 16), boot) for one in gpus}
+
+
+def test_a_card_keeps_its_name_and_is_written_of_once_when_nvml_tells_who_it_is(desk, log):
+    here = bound(3)
+    desk.see(A, here, where=sites_of(A, here))
+    assert desk.on_disk()[here.uuid].device == "gpu-1"
+    now = gpu("c", 3)
+    assert desk.see(A, now, where=sites_of(A, now)) == {"a": 0, "c": 1}
+    assert sorted(desk.on_disk()) == ["a", "c"]
+    assert desk.asked == 1
+    written = len(events(log, "name of a card"))
+    desk.see(A, now, where=sites_of(A, now))
+    assert len(events(log, "name of a card")) == written
+
+
+def test_what_stood_for_a_card_goes_also_after_a_driver_that_was_killed_in_between(desk, log):
+    here, now = bound(3), gpu("c", 3)
+    desk.see(here, where=sites_of(here))
+    store = card_names.CardNames(desk.directory / "names")
+    store.write(desk.on_disk()[here.uuid].model_copy(update={"gpu": now.uuid, "site": site(3)}))
+    desk.names = desk.make()
+    assert desk.see(now, where=sites_of(now)) == {"c": 0}
+    assert sorted(desk.on_disk()) == ["c"]
+    assert not events(log, "two cards have one name")
+
+
+def test_places_are_written_again_in_another_boot_and_else_not(desk, log):
+    desk.see(A, where=sites_of(A))
+    assert desk.on_disk()["a"].site == site(0)
+    desk.see(A, where=sites_of(A))
+    assert len(events(log, "name of a card")) == 1
+    desk.see(A, where=sites_of(A, boot="boot-2"))
+    assert desk.on_disk()["a"].site == site(0, "boot-2")
+
+
+def test_a_card_that_has_no_name_yet_is_told_of_by_its_place(desk):
+    desk.published = AWAY
+    desk.see(bound(3), where=sites_of(bound(3)))
+    assert desk.problems == [
+        "the GPU at 0000:03:00.0 is not offered, as it has no name yet: no API server"
+    ]
+
+
+def test_an_older_driver_takes_a_card_that_is_bound_for_one_that_is_gone(desk):
+    """It knows nothing of sites, and writes what it knows."""
+    here = bound(3)
+    desk.see(A, here, where=sites_of(A, here))
+    desk.see(A)
+    assert desk.on_disk()[here.uuid].gone_since is not None
+    # The newer one, again, finds the card by what stands for it.
+    desk.names = desk.make()
+    desk.see(A, here, where=sites_of(A, here))
+    assert desk.on_disk()[here.uuid].gone_since is None
+    assert desk.on_disk()[here.uuid].device == "gpu-1"
