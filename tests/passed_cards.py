@@ -44,7 +44,7 @@ def passed(listed, mode=ON):
 
 def found_bound(number, **facts):
     """A card that somebody else has bound, and of which NVML has never told."""
-    one = function(f"0000:{number:02x}:00.0", driver="vfio-pci", **facts)
+    one = function(f"0000:{0x80 + number:02x}:00.0", driver="vfio-pci", **facts)
     key = pci.unseen_gpu(one.address, one.vendor, one.device)
     gpu = devices.Gpu(-1, -1, key, "", one.address, device=f"gpu-{number}")
     return catalog.passed(catalog.Card(gpu, {}), ON, cards.passable(one, bus(one)), is_bound=True)

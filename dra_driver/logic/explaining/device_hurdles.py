@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dra_driver.logic.cel import selection
 from dra_driver.logic.explaining import comparisons
 from dra_driver.logic.health import prospects
-from dra_driver.logic.picturing import snapshots
+from dra_driver.logic.picturing import fitting, snapshots
 from dra_driver.logic.scheduling import candidacy, demand, hurdles, reservations, shortfalls
-from dra_driver.model import nodes
+from dra_driver.model import nodes, sharing
 
 _HELD = frozenset(shortfalls.KINDS.values())
+_COUNTERS = hurdles.Kind.COUNTERS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +61,10 @@ def falls(
         if candidate.id in holders:
             fall = dataclasses.replace(fall, is_held=True)
         if fall.kind in _HELD:
-            fall = dataclasses.replace(fall, holders=_holders(candidate, listed, holders, fall))
+            rivals = _rivals(candidate, listed, holders) if fall.kind is _COUNTERS else (candidate,)
+            having = dict.fromkeys(one for rival in rivals for one in holders.get(rival.id, ()))
+            values = fall.values or _other_kind(candidate, rivals)
+            fall = dataclasses.replace(fall, holders=tuple(having), values=values)
         found.append(fall)
     return tuple(found)
 
@@ -135,21 +139,34 @@ def _unselected(
     return Fall(candidate, kind, "", sources or (selector.expression,), tuple(values))
 
 
-def _holders(
+def _rivals(
     candidate: candidacy.Candidate,
     listed: Sequence[candidacy.Candidate],
     holders: snapshots.Holders,
-    fall: Fall,
-) -> tuple[snapshots.Holder, ...]:
-    if fall.kind is not hurdles.Kind.COUNTERS:
-        return holders.get(candidate.id, ())
-    # Whoever has a device that takes from the same counters.
-    rivals = [
+) -> Sequence[candidacy.Candidate]:
+    """What is in use and takes from the same counters."""
+    return [
         other
         for other in listed
-        if other.pool == candidate.pool and other.consumes.keys() & candidate.consumes.keys()
+        if other.id in holders
+        and other.pool == candidate.pool
+        and other.consumes.keys() & candidate.consumes.keys()
     ]
-    return tuple(dict.fromkeys(one for other in rivals for one in holders.get(other.id, ())))
+
+
+def _other_kind(
+    candidate: candidacy.Candidate, rivals: Sequence[candidacy.Candidate]
+) -> tuple[str, ...]:
+    """What of the same card is in use by a virtual machine while this is not for one, or so."""
+    names = [one.id.device for one in rivals if _is_vfio(one) is not _is_vfio(candidate)]
+    if not names:
+        return ()
+    draws = "draw" if len(names) > 1 else "draws"
+    return (f"{', '.join(names)} {draws} on the same counters",)
+
+
+def _is_vfio(candidate: candidacy.Candidate) -> bool:
+    return fitting.attribute(candidate, "type") == sharing.DeviceType.VFIO.value
 
 
 def _values(members: Sequence[Fall]) -> tuple[str, ...]:

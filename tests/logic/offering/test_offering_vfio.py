@@ -101,13 +101,13 @@ def test_attributes_of_a_gpu_that_nvml_never_told_of():
     [device] = mig_cards.devices_of(mig_cards.offer([passed_cards.found_bound(5)]))
     assert device.attributes == {
         "type": "vfio",
-        "uuid": "1bc4a62a-d3ae-5a0f-8946-c0bec9cb6942",
+        "uuid": "1dd13d62-e56a-5e85-a2e9-daac0fba4dbe",
         "vendorID": "0x10de",
         "deviceID": "0x2330",
         "productName": "GH100",
         "iommuFDEnabled": True,
-        "iommuGroup": 5,
-        attributes.PCI_BUS_ID: "0000:05:00.0",
+        "iommuGroup": 0x85,
+        attributes.PCI_BUS_ID: "0000:85:00.0",
     }
     assert str(device.capacity["addressableMemory"]) == "80Gi"
 
