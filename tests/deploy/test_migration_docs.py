@@ -8,6 +8,7 @@ import threading
 
 import chart
 import mig_cards
+import passed_cards
 import pytest
 import structlog
 import yaml
@@ -15,7 +16,7 @@ import yaml
 from dra_driver import telemetry
 from dra_driver.adapters.console import terminal
 from dra_driver.logic.offering import attributes, catalog, shares
-from dra_driver.model import mig
+from dra_driver.model import devices, mig
 from dra_driver.model import shares as share_model
 from dra_driver.sim.demo import demo, plugin_settings
 
@@ -179,6 +180,13 @@ def test_the_page_has_each_attribute_that_there_is():
     told = row("same attributes") | row("added")
     assert published()[0] <= told
     assert told - published()[0] == set()
+
+
+def test_the_page_has_all_that_there_is_of_devices_for_virtual_machines():
+    card = mig_cards.gpu(mig_cards.H100, numa_node=0, pcie_root="pci0000:00")
+    device = attributes.vfio(devices.Offer(card, vfio=passed_cards.of(card)))
+    told = row("same of VFIO devices") | row("added to VFIO devices")
+    assert told == device.attributes.keys() | device.capacity.keys()
 
 
 def test_the_page_has_each_capacity_that_there_is():

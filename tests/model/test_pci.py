@@ -25,5 +25,6 @@ def test_a_bus_tells_its_gpus_and_who_is_in_a_group():
 
 
 def test_what_stands_for_an_unknown_uuid_is_no_uuid_of_a_gpu():
-    assert pci.is_unseen(pci.unseen_gpu(AT))
+    assert pci.is_unseen(pci.unseen_gpu(AT, 0x10DE, 0x2330))
+    assert pci.unseen_gpu(AT, 0x10DE, 0x2330) != pci.unseen_gpu(AT, 0x10DE, 0x2331)
     assert not pci.is_unseen("GPU-8a9a3e42-7a3b-5f0d-8c0e-0d7d7e2ad8f5")

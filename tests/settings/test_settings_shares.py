@@ -46,12 +46,15 @@ def test_another_division_is_refused_with_what_is_allowed(text):
 
 
 def test_a_rule_may_say_everything_and_has_to_say_something():
-    rule = {"selector": "true", "migMode": "off", "shares": "memory", "shareEnforcement": "None"}
+    rule = {
+        "selector": "true", "migMode": "off", "shares": "memory", "shareEnforcement": "None",
+        "vfio": "only",
+    }  # fmt: skip
     (found,) = resolve(file={"gpus": [rule]}).gpus
-    assert (found.mig_mode, found.shares) == (mig.Mode.OFF, "memory")
+    assert (found.mig_mode, found.shares, found.vfio) == (mig.Mode.OFF, "memory", "only")
     assert found.share_enforcement is shares.Enforcement.NONE
     text = refusal(file={"gpus": [{"selector": "true"}]})
-    assert text.endswith("a rule needs migMode, shares or shareEnforcement")
+    assert text.endswith("a rule needs migMode, shares, shareEnforcement or vfio")
 
 
 def test_limits_are_held_by_mps_or_by_nobody():

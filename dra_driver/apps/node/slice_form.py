@@ -26,16 +26,24 @@ class SliceForm:
     """What was found out last; it stays until there is doubt, defects for `ASK_AGAIN` at most."""
 
     def __init__(
-        self, client: kube.Client, *, avoids: bool, shared: bool, cut: bool = True
+        self,
+        client: kube.Client,
+        *,
+        avoids: bool,
+        shared: bool,
+        cut: bool = True,
+        passed: bool = False,
     ) -> None:
         """`avoids`: nothing is published that schedulers of the release fail on.
 
-        `shared`: the settings let many claims consume a device; `cut`: they let instances be made.
+        `shared`: the settings let many claims consume a device; `cut`: they let a GPU be had in
+        ways that exclude each other; `passed`: virtual machines are among those.
         """
         self._client = client
         self._avoids = avoids
         self._shared = shared
         self._cut = cut
+        self._kinds = "partitions and VFIO devices" if passed else "partitions"
         self._counters = counter_support.CounterSupport(client)
         self._found: tuple[str, bool] | None = None
         self._asked = 0.0
@@ -75,12 +83,13 @@ class SliceForm:
     def _without_hazards(self, release: str, form: publishing.Form) -> publishing.Form:
         found = hazards.of(release)
         if found.counters is not None:
-            self._tell(release, found.counters, hazards.PANICS, "partitions are not offered")
+            what = f"{self._kinds} are not offered"
+            self._tell(release, found.counters, hazards.PANICS, what)
             if self._avoids:
                 reason = f"kube-scheduler {release} {hazards.PANICS}"
                 return dataclasses.replace(form, layout=publishing.Layout.PLAIN, reason=reason)
         if found.shares_beside is not None and self._shared:
-            what = "partitions of cards with shares are not offered"
+            what = f"{self._kinds} of cards with shares are not offered"
             self._tell(release, found.shares_beside, hazards.TWICE, what)
             if self._avoids:
                 return dataclasses.replace(form, beside_shares=False)

@@ -78,6 +78,7 @@ class Offering:
                 avoids=config.scheduler_defects == "avoid",
                 shared=config.shares_any,
                 cut=config.cuts_any,
+                passed=config.passes_any,
             ),
             may_publish=self.is_newest,
             on_error=on_error,
