@@ -15,6 +15,17 @@ FORM = publishing.Form(publishing.Layout.SPLIT)
 MODELS = {"h100-80gb-hbm3": passed_cards.H100, "t4": passed_cards.T4}
 
 
+def told(log, event):
+    """The lines of a log of one event."""
+    return [line for line in log if line["event"] == event]
+
+
+def card(scene, number):
+    """The card of that number, as it was seen last."""
+    [found] = [one for one in scene.node.gpus.snapshot.cards if one.name == f"gpu-{number}"]
+    return found
+
+
 class Bus:
     """The functions by address; `scan` counts, and fails with what `trouble` is."""
 

@@ -10,7 +10,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import files, ledgers
 from dra_driver.adapters.nvml import nvml, nvml_gate
 from dra_driver.adapters.system import sysfs, workers
-from dra_driver.apps.offering import names, passing
+from dra_driver.apps.offering import card_news, names, passing
 from dra_driver.logic.offering import catalog, naming, sightings, sites
 from dra_driver.logic.preparing import planning
 from dra_driver.model import claims, devices, mig, shares
@@ -386,24 +386,4 @@ class Inventory:
             )
         for failure in after.failures:
             self._log.warning("GPU is not offered", reason=failure)
-        old = {card.name: card for card in before.cards}
-        new = {card.name: card for card in after.cards}
-        for name, card in sorted(new.items()):
-            if name not in old:
-                gpu = card.gpu
-                self._log.info("GPU found", device=name, model=gpu.product_name, uuid=gpu.uuid)
-            self._tell_offers(name, old.get(name), card)
-        for name in sorted(old.keys() - new.keys()):
-            self._log.warning("GPU is no longer offered", device=name, uuid=old[name].gpu.uuid)
-
-    def _tell_offers(self, name: str, old: catalog.Card | None, new: catalog.Card) -> None:
-        if new.note is not None and (old is None or old.note != new.note):
-            self._log.warning("GPU is not offered in full", device=name, reason=new.note)
-        if new.vfio_note is not None and (old is None or old.vfio_note != new.vfio_note):
-            self._log.warning(
-                "GPU is not offered to virtual machines", device=name, reason=new.vfio_note
-            )
-        if old is not None and old.offers.keys() != new.offers.keys():
-            self._log.info(
-                "what is offered of a GPU has changed", device=name, offers=len(new.offers)
-            )
+        card_news.tell(self._log, before.cards, after.cards)
