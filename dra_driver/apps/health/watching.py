@@ -25,6 +25,9 @@ _LATER_TRIES = 10
 """Looks after that, each `LAST_PAUSE` after the last: a driver takes its time with a new card."""
 
 
+_NO_BUS = object()
+
+
 class Ears(Protocol):
     """Who is told what is heard."""
 
@@ -66,6 +69,8 @@ class EventWatch:
         self._tries = backoff.Backoff(schedule, random.random)
         self._told_at = float("-inf")
         self._unseen = 0
+        self._heard_on: object = _NO_BUS
+        """The bus as it was when it was listened to last."""
         self._state = threading.Condition()
         self._pauses = 0
         self._is_open = False
@@ -117,8 +122,14 @@ class EventWatch:
             self._ears.unwatched({})
             self._worker.rest(IDLE)
             return
+        before, self._heard_on = self._heard_on, bus
+        if before not in (_NO_BUS, bus):
+            # It has changed during a pause, as when a GPU goes to a virtual machine.
+            self._unseen = 0 if self._see_the_bus() else _LATER_TRIES
+            return
         self._listen(wanted, bus)
-        if self._bus() != bus:
+        if (now := self._bus()) != bus:
+            self._heard_on = now
             self._unseen = 0 if self._see_the_bus() else _LATER_TRIES
         elif self._unseen and not self._is_paused():
             self._unseen = 0 if self._see_the_bus() else self._unseen - 1

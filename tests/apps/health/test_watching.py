@@ -10,6 +10,7 @@ from dra_driver.adapters.nvml import nvml, nvml_mig
 from dra_driver.apps.health import watching
 from dra_driver.model import health
 from dra_driver.sim.gpus import gpu_event_log, gpu_faults, gpu_operations, gpu_state, gpus
+from dra_driver.sim.pci import changing
 
 XID = health.EventKind.XID
 UNKNOWN = 999
@@ -244,6 +245,7 @@ def test_without_a_gpu_nothing_is_held_open(tmp_path):
 
 
 def test_a_mig_mode_is_switched_while_the_gpus_are_listened_to(node):
+    node.library.write_sysfs()
     node.nvml.held_by(node.watch.pause, node.watch.resume)
     held = []
     change = node.library.nvmlDeviceSetMigMode
@@ -258,3 +260,21 @@ def test_a_mig_mode_is_switched_while_the_gpus_are_listened_to(node):
     assert mig.state(node.wanted[0]).enabled is True
     assert held == [False]
     node.wait_heard(31)
+
+
+def test_a_gpu_goes_to_a_virtual_machine_and_comes_back_and_is_listened_to_again(node):
+    """NVML is closed for both, and what was known of the GPU before is known to nobody then."""
+    node.library.write_sysfs()
+    node.nvml.held_by(node.watch.pause, node.watch.resume)
+    first, second = gpu_state.open_file(node.directory).read().gpus
+    with node.nvml.closed(5):
+        changing.bind(node.directory, first.pci_address, "vfio-pci")
+    api_cluster.wait_for(lambda: node.wanted == [second.uuid], "the one that is left")
+    node.wait_heard(13, card=1)
+    assert not node.broken.is_set()
+    with node.nvml.closed(5):
+        changing.bind(node.directory, first.pci_address, "nvidia")
+    api_cluster.wait_for(lambda: node.wanted == [first.uuid, second.uuid], "both")
+    node.wait_heard(79, card=0)
+    node.wait_heard(79, card=1)
+    assert node.deaf[-1] == {}
