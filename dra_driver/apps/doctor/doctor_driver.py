@@ -10,6 +10,7 @@ from dra_driver.adapters.driver import capabilities, cdi_hook, driver_programs, 
 from dra_driver.adapters.mps import mps_control
 from dra_driver.adapters.nvml import nvidia_smi, nvml, nvml_health
 from dra_driver.adapters.system import sysfs
+from dra_driver.apps.doctor import doctor_passthrough
 from dra_driver.apps.node import host, time_slice_probe
 from dra_driver.logic.doctor import card_diagnosis, diagnosis, health_diagnosis
 from dra_driver.logic.health import meaning
@@ -46,6 +47,7 @@ def look(config: settings.KubeletPlugin, hardware: host.Hardware) -> Seen:
         findings += card_diagnosis.findings(found.gpus, "NVML")
         findings += _health(config, hardware.nvml, found.gpus)
         findings += _places(found.gpus, hardware.place, config.sysfs_root)
+    findings += doctor_passthrough.findings(config, hardware, found.gpus)
     if config.simulate_gpus is None:
         findings += _real(config, found.gpus, partitionable=partitionable)
     if library is not None or failure is None:
@@ -77,7 +79,10 @@ def _health(
     ]
     told = {one.finding.identity for one in known}
     known += [one for one in seen if one.finding.identity not in told]
-    return health_diagnosis.findings(gpus, known, "NVML", node=config.node_name)
+    return [
+        *health_diagnosis.findings(gpus, known, "NVML", node=config.node_name),
+        *health_diagnosis.unlisted(gpus, known, "PCI bus", node=config.node_name),
+    ]
 
 
 def _root(

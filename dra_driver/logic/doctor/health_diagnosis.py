@@ -48,14 +48,32 @@ def findings(
     return found or [diagnosis.fine(_CHECK, looked_at, "the driver complains of no GPU")]
 
 
+def unlisted(
+    gpus: Sequence[devices.Gpu], known: Iterable[health.Condition], looked_at: str, *, node: str
+) -> list[diagnosis.Finding]:
+    """What is remembered of GPUs that NVML does not list, since a virtual machine had them."""
+    listed = {gpu.uuid for gpu in gpus}
+    return [
+        _told(f"GPU {one.finding.gpu}", one, looked_at, node)
+        for one in known
+        if one.finding.key is health.Key.PASSTHROUGH and one.finding.gpu not in listed
+    ]
+
+
 def _finding(
     gpu: devices.Gpu, one: health.Condition, looked_at: str, node: str
+) -> diagnosis.Finding:
+    return _told(f"GPU {gpu.index} ({gpu.product_name})", one, looked_at, node, gpu.uuid)
+
+
+def _told(
+    name: str, one: health.Condition, looked_at: str, node: str, uuid: str = ""
 ) -> diagnosis.Finding:
     finding = one.finding
     place = "" if finding.spot is None else f", its instance at {finding.spot.placement}"
     since = f" since {one.since}" if one.since else ""
-    cause = f"GPU {gpu.index} ({gpu.product_name}){place}{since}: {finding.message}"
+    cause = f"{name}{place}{since}: {finding.message}"
     remedy = _REMEDIES.get((finding.key, finding.value)) or _REMEDIES[finding.key, ""]
-    remedy = remedy.format(gpu=gpu.uuid, node=node)
+    remedy = remedy.format(gpu=uuid, node=node)
     kind = diagnosis.note if finding.effect == taints.NONE else diagnosis.problem
     return kind(_CHECK, looked_at, cause, remedy)

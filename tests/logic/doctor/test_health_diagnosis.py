@@ -71,3 +71,15 @@ def test_there_is_something_to_do_about_everything(key):
 def test_the_health_of_another_gpu_is_not_this_ones():
     other = dataclasses.replace(xid(79).finding, gpu="GPU-other")
     assert [one.level for one in found(health.Condition(other, SINCE))] == ["fine"]
+
+
+def test_a_gpu_that_nvml_does_not_list_is_told_where_a_virtual_machine_had_it():
+    stranded = meaning.stranded("GPU-gone", "it has no driver", meaning.Policy())
+    lost = meaning.lost("GPU-other", meaning.Policy())
+    known = [health.Condition(one, SINCE) for one in (stranded, lost)]
+    [one] = health_diagnosis.unlisted([GPU], known, "PCI bus", node="node-1")
+    assert (one.level, one.looked_at) == ("problem", "PCI bus")
+    assert one.cause == f"GPU GPU-gone since {SINCE}: it has no driver"
+    assert "kubectl drain node-1" in one.remedy
+    here = health.Condition(meaning.stranded(GPU.uuid, "x", meaning.Policy()), SINCE)
+    assert health_diagnosis.unlisted([GPU], [here], "PCI bus", node="n") == []
