@@ -1,9 +1,9 @@
 """Which GPUs of virtual machines are not where they should be, as the bus tells."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.disk import files, records
+from dra_driver.adapters.disk import records
 from dra_driver.adapters.system import locks
 from dra_driver.apps.offering import inventory
 from dra_driver.logic.passthrough import standing
@@ -21,13 +21,17 @@ class Stranding:
         scan: Callable[[], pci.Bus],
         gpus: inventory.Inventory,
         *,
+        taken: Callable[[], Mapping[str, str]],
         leaving: Callable[[], Collection[str]],
     ) -> None:
-        """`leaving` tells the UIDs of claims that are, or were in part, unprepared."""
+        """`taken` are the GPUs that ledgers say were taken from NVIDIA's driver: PCI addresses by
+        UUID. `leaving` tells the UIDs of claims that are, or were in part, unprepared.
+        """
         self._known = known
         self._locks = held
         self._scan = scan
         self._gpus = gpus
+        self._taken = taken
         self._leaving = leaving
         self._log = telemetry.logger("stranding")
 
@@ -35,18 +39,33 @@ class Stranding:
         """How the GPUs of claims stand; None where that is not known now."""
         try:
             before = self._records()
-            if not before:
+            taken = self._taken()
+            if not (before or taken):
                 return standing.Standing()
             busy = {record.uid for record in before if self._is_busy(record)}
             leaving, snapshot, bus = {*self._leaving()}, self._gpus.snapshot, self._scan()
             # Who has begun since holds the locks, or has changed the record by now.
             after = self._records()
             busy |= {one.uid for one in before if one not in after or self._is_busy(one)}
-        except (errors.DriverError, *files.TROUBLE) as error:
+            # The same of those that no record tells of: they are about to be brought back.
+            left = self._left(taken.items() & self._taken().items(), after)
+        except (errors.DriverError, OSError) as error:
             self._log.info("GPUs of virtual machines are not looked at for now", reason=str(error))
             return None
         served = None if snapshot.problem else {card.gpu.uuid for card in snapshot.served}
-        return standing.of(before, bus, served=served, leaving=leaving, busy=busy)
+        return standing.of(before, bus, served=served, leaving=leaving, busy=busy, taken=left)
+
+    def _left(
+        self, taken: Iterable[tuple[str, str]], known: Iterable[prepared.Record]
+    ) -> dict[str, str]:
+        """Those of the GPUs that no claim has, and that nobody is at work on."""
+        had = standing.holders(known)
+        names: dict[str, str] = {card.gpu.uuid: card.name for card in self._gpus.snapshot.cards}
+        return {
+            gpu: address
+            for gpu, address in taken
+            if gpu not in had and not self._locks.is_held(names.get(gpu, gpu))
+        }
 
     def _records(self) -> list[prepared.Record]:
         return [

@@ -47,7 +47,12 @@ class Watched:
         """
         config = on.config
         standing = stranding.Stranding(
-            on.records, on.locks, on.hardware.pci.scan, gpus, leaving=leaving
+            on.records,
+            on.locks,
+            on.hardware.pci.scan,
+            gpus,
+            taken=on.books.handed_over,
+            leaving=leaving,
         )
         self._mps = config.mps
         self._gpus = gpus

@@ -6,7 +6,7 @@ this driver took it from there (`ledgers.Ledger.handed_over`); else it stays as 
 
 from collections.abc import Sequence
 
-from dra_driver.logic.passthrough import cards
+from dra_driver.logic.passthrough import cards, leftovers
 from dra_driver.model import bindings, devices, pci
 
 
@@ -30,32 +30,14 @@ def binding(
     is_bound = cards.is_vfio_driver(function.driver)
     if not (is_ours or is_bound):
         return None
-    known = None if pci.is_unseen(gpu.uuid) else gpu
-    return bindings.Binding(
-        device=device,
-        gpu=gpu.uuid,
-        address=function.address,
-        group=-1 if function.group is None else function.group,
-        found=not is_ours,
-        module=cards.plain(function.driver) if function.driver and is_bound else None,
-        driver=function.driver if is_bound else None,
-        functions=_taken(function, bus) if is_ours else (),
-        persistence=bool(is_ours and gpu.persistence_mode),
-        nodes=tuple(nodes),
-        facts=known,
-    )
-
-
-def _taken(function: pci.Function, bus: pci.Bus) -> tuple[bindings.Function, ...]:
-    """The GPU, and what went along with it."""
-    others = () if function.group is None else bus.members(function.group)
-    return (
-        bindings.Function(address=function.address, driver=cards.NVIDIA),
-        *(
-            bindings.Function(address=one.address)
-            for one in others
-            if one.slot == function.slot
-            and one.address != function.address
-            and cards.is_vfio_driver(one.driver)
-        ),
-    )
+    found = leftovers.binding(bus, gpu.uuid, gpu.pci_address, device)
+    changes: dict[str, object] = {"nodes": tuple(nodes)}
+    if not pci.is_unseen(gpu.uuid):
+        changes["facts"] = gpu
+    if is_bound:
+        changes |= {"driver": function.driver, "module": cards.plain(function.driver or "")}
+    if is_ours:
+        changes["persistence"] = bool(gpu.persistence_mode)
+    else:
+        changes |= {"found": True, "module": None, "functions": ()}
+    return found.model_copy(update=changes)

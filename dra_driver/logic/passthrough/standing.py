@@ -6,9 +6,10 @@ they were before. A GPU that somebody else has bound is theirs, and is never str
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from dra_driver import errors
-from dra_driver.logic.passthrough import cards
+from dra_driver.logic.passthrough import cards, leftovers
 from dra_driver.model import bindings, devices, pci, prepared
 
 
@@ -28,8 +29,9 @@ def of(
     bus: pci.Bus,
     *,
     served: Collection[str] | None,
-    leaving: Collection[str],
-    busy: Collection[str],
+    leaving: Collection[str] = (),
+    busy: Collection[str] = (),
+    taken: Mapping[str, str] = MappingProxyType({}),
 ) -> Standing:
     """How the GPUs of claims stand; of each that is stranded one reason.
 
@@ -39,12 +41,19 @@ def of(
         served: the UUIDs that NVML lists; None where it does not tell.
         leaving: the UIDs of claims that were to be taken back, and could not be altogether.
         busy: the UIDs of those that somebody is at work on, so that the bus may be otherwise.
+        taken: the GPUs that this driver took from NVIDIA's: PCI addresses by UUID.
     """
     records = list(known)
     found: dict[str, str] = {}
     for record in records:
         for gpu, reason in _of(record, bus, served, is_leaving=record.uid in leaving):
             found.setdefault(gpu, reason)
+    had = holders(records)
+    for gpu, address in taken.items():
+        left = leftovers.binding(bus, gpu, address, None)
+        why = None if gpu in had else _why_not_back(left, bus, served)
+        if why is not None:
+            found.setdefault(gpu, f"{why} (of its claim nothing is known any more)")
     unknown = holders(record for record in records if record.uid in busy).keys()
     stays = {gpu: reason for gpu, reason in sorted(found.items()) if gpu not in unknown}
     return Standing(stays, frozenset(unknown))

@@ -1,5 +1,6 @@
 """GPUs whose driver wants a reset get it once nobody can lose by it; else it is said why."""
 
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -322,3 +323,39 @@ def test_the_thread_looks_when_it_is_woken_and_ends_when_told(patient, monkeypat
 @pytest.fixture
 def faults_of():
     return lambda node: functools.partial(gpu_faults.inject, node.simulation)
+
+
+def bind(node, number):
+    """A virtual machine has the GPU."""
+    cards = list(node.gpus.snapshot.cards)
+    cards[number] = dataclasses.replace(cards[number], is_bound=True)
+    node.gpus._snapshot = dataclasses.replace(node.gpus.snapshot, cards=tuple(cards))
+
+
+def test_a_gpu_that_a_virtual_machine_has_is_neither_reset_nor_waited_for(patient):
+    patient.ask(0)
+    bind(patient, 0)
+    patient.recovering.look()
+    assert patient.resets() == [0, 0]
+    assert patient.results == []
+    assert patient.told() == ""
+
+
+def test_it_is_reset_once_it_is_back(patient):
+    patient.ask(0)
+    bind(patient, 0)
+    patient.recovering.look()
+    patient.look()
+    assert patient.resets() == [1, 0]
+
+
+def test_what_is_reset_with_a_gpu_of_a_virtual_machine_waits_for_it(new_patient):
+    node = new_patient("t4:2")
+    node.link(0, 1)
+    node.ask(1)
+    bind(node, 0)
+    node.recovering.look()
+    assert node.resets() == [0, 0]
+    assert node.told(1) == (
+        "gpu-0 is reset with it: not reset: a VFIO driver has it, for a virtual machine"
+    )
