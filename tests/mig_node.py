@@ -14,8 +14,15 @@ from dra_driver.adapters.system import locks, patience, processes
 from dra_driver.apps.effects import handing_over, partitioning, passthrough, sharing, wiring
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory, names, passing
-from dra_driver.apps.preparing import attempts, preparing, turns
-from dra_driver.apps.upkeep import device_users, mending, orphans, recovering, restoring
+from dra_driver.apps.preparing import attempts, preparing, rebuilding, turns
+from dra_driver.apps.upkeep import (
+    device_users,
+    mending,
+    orphans,
+    recovering,
+    restoring,
+    vfio_users,
+)
 from dra_driver.logic.preparing import cdi, planning, staleness
 from dra_driver.model import claims, devices, mig
 from dra_driver.sim.gpus import gpu_operations, gpu_state, hardware
@@ -104,6 +111,7 @@ class Node:
             self.cdi,
             self.held,
             boot_id=boot,
+            recall=rebuilding.recalls(found.pci.scan, self.books),
         )
         # An API of claims alone tells of nothing that is published.
         ask = getattr(api, "ask", tuple)
@@ -162,7 +170,10 @@ class Node:
             on_change=lambda: None,
         )
         self.users = device_users.DeviceUsers(
-            self.nvml, self.gpus, processes.Processes(self.proc).describe
+            self.nvml,
+            self.gpus,
+            processes.Processes(self.proc).describe,
+            vfio_users.VfioUsers(found.pci, self.proc).of,
         )
         self.restorer = restoring.Restorer(
             self.identity,

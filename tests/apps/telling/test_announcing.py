@@ -28,7 +28,7 @@ class Scene:
             writer,
             (),
             telemetry.Metrics(mig_node.DRIVER, mig_node.POOL),
-            lambda troubles, notes: self.said.put((troubles, notes)),
+            lambda troubles, notes, _unseen: self.said.put((troubles, notes)),
             node.sharer.health,
             lambda: self.view,
         )

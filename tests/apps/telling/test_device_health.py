@@ -91,6 +91,16 @@ def test_of_a_device_that_can_be_used_it_is_told_what_is_to_be_known_of_it(path)
         assert heard(call)[0] == ("node-1", "gpu-0", 1, "")
 
 
+def test_of_what_nobody_can_tell_the_kubelet_is_told_that_and_why(path):
+    with served(path) as health, watching(path) as call:
+        unseen = {"gpu-vfio-0": "bound to vfio-pci", "gpu-1": "bound"}
+        health.say({"gpu-vfio-0": None, "gpu-1": "it is stranded"}, {}, unseen)
+        assert heard(call) == [
+            ("node-1", "gpu-vfio-0", 0, "bound to vfio-pci"),
+            ("node-1", "gpu-1", 2, "it is stranded"),
+        ]
+
+
 def test_every_device_is_told_of_at_least_every_five_seconds():
     assert device_health.HEARTBEAT < 5
 

@@ -1,5 +1,7 @@
 """What metrics tell of the health of GPUs."""
 
+import dataclasses
+
 import health_scene
 import pytest
 
@@ -10,6 +12,8 @@ from dra_driver.logic.health import conditions, xids
 from dra_driver.model import health
 
 XID = health.EventKind.XID
+SEEN = health_metrics.STATES[:3]
+"""How a device is that NVML tells of."""
 NODE = {"driver": "gpu.nvidia.com", "node": "n"}
 
 
@@ -32,14 +36,11 @@ class Figures:
         return self.metrics.registry.get_sample_value(f"dra_driver_{name}", NODE | labels)
 
     def devices(self):
-        return {state: self.value("devices", health=state) for state in health_metrics.STATES}
+        return {state: self.value("devices", health=state) for state in SEEN}
 
     def spent(self, gpu):
         """Seconds in each state."""
-        return [
-            self.value("gpu_health_seconds_total", gpu=gpu, health=state)
-            for state in health_metrics.STATES
-        ]
+        return [self.value("gpu_health_seconds_total", gpu=gpu, health=state) for state in SEEN]
 
     def go(self, seconds):
         self.seconds += seconds
@@ -170,3 +171,22 @@ def test_resets_are_counted_by_result_from_zero_on(node, result):
     assert node.value("gpu_resets_total", result=result) == 0
     node.metrics.health.reset(result)
     assert node.value("gpu_resets_total", result=result) == 1
+
+
+def test_of_a_card_that_a_virtual_machine_has_nobody_can_tell_unless_it_was_withdrawn(node):
+    per_card = len(node.scene.cards[0].offers)
+    bound = dataclasses.replace(node.scene.cards[0], is_bound=True)
+    node.figures.changed()
+    node.scene.inventory.snapshot = inventory.Snapshot((bound, node.scene.cards[1]))
+    node.go(7)
+    assert node.devices() == {"healthy": per_card, "informed": 0, "withdrawn": 0}
+    assert node.value("devices", health="unmonitored") == per_card
+    node.go(5)
+    assert node.spent("gpu-0") == [7, 0, 0]
+    assert node.value("gpu_health_seconds_total", gpu="gpu-0", health="unmonitored") == 5
+    assert node.spent("gpu-1") == [12, 0, 0]
+    # Nobody listens to it, and that is as it should be.
+    assert node.value("unmonitored_gpus") == 0
+    node.scene.xid(79)
+    assert node.devices()["withdrawn"] == per_card
+    assert node.value("devices", health="unmonitored") == 0

@@ -11,7 +11,7 @@ import structlog.testing
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.telling import readiness
 
-CARD = types.SimpleNamespace(gpu=types.SimpleNamespace(minor=3))
+CARD = types.SimpleNamespace(gpu=types.SimpleNamespace(minor=3), is_bound=False)
 
 
 class Node:
@@ -176,3 +176,12 @@ def test_a_look_that_goes_wrong_is_not_the_last(node, log):
         api_cluster.wait_for(lambda count=count: node.questions == count, "a question")
     node.wait_looks(1)
     assert {line["event"] for line in log} == {"looking for what is missing failed unexpectedly"}
+
+
+def test_what_a_gpu_of_a_virtual_machine_lacks_is_waited_for_by_nobody(node):
+    passed = types.SimpleNamespace(gpu=types.SimpleNamespace(minor=7), is_bound=True)
+    node.snapshot = inventory.Snapshot(cards=(CARD, passed))
+    assert node.readiness.hindrance() is None
+    node.snapshot = inventory.Snapshot(cards=(passed,))
+    node.gone = "there is no /dev/nvidia7"
+    assert node.readiness.hindrance() is None

@@ -256,6 +256,21 @@ def test_an_unprepare_that_fails_is_tried_again_at_the_next_look(scene, cluster,
     assert sorted(scene.look_after(1)) == sorted([first.uid, second.uid])
 
 
+def test_what_cannot_be_undone_is_tried_again_soon_and_told_each_time(scene, cluster, log):
+    """As a GPU of a virtual machine that does not come back: nobody else would try it."""
+    ref = scene.prepared("gpu-0")
+    delete(cluster, ref)
+    scene.reconciler.look()
+    for _ in range(3):
+        scene.time += GRACE
+        scene.refusals.append(errors.Retryable("the kernel does not come back"))
+        assert scene.reconciler.look() == GRACE
+        assert log[-1]["reason"] == "the kernel does not come back"
+    scene.time += GRACE
+    assert scene.reconciler.look() == INTERVAL
+    assert scene.unprepared == [ref.uid]
+
+
 def test_the_next_look_is_soon_only_while_a_suspect_waits(scene, cluster):
     ref = scene.prepared("gpu-0")
     assert scene.reconciler.look() == INTERVAL

@@ -145,3 +145,26 @@ def test_a_device_with_which_something_else_is_wrong_cannot_be_used_though_its_c
     hot = condition("thermal", "the GPU is too hot", taints.NONE)
     found = device_health.with_conditions({"gpu-0": "its daemon is down"}, {"gpu-0": [hot]})
     assert found == ({"gpu-0": "the GPU is too hot; its daemon is down"}, {})
+
+
+def test_a_card_that_a_virtual_machine_has_is_neither_gone_nor_silent():
+    """Whether NVML answers at all or not, and whether anything of the card is offered."""
+    held = [record("gpu-vfio-0")]
+    for offered, problem in ((OFFERED, None), ({}, None), ({}, "no driver")):
+        told = device_health.of_node(offered, (), held, problem=problem, bound={"gpu-0": "bound"})
+        assert told["gpu-vfio-0"] is None
+    lost = device_health.of_node({}, ("gpu-vfio-0", "gpu-1"), (), bound={"gpu-0": "bound"})
+    assert lost == {"gpu-1": device_health.GONE, "gpu-vfio-0": None}
+
+
+def test_of_all_devices_of_such_a_card_it_is_said_why_nobody_can_tell():
+    names = ["gpu-0", "gpu-vfio-0", "gpu-0-mig-2g20gb-14-0", "gpu-1"]
+    assert device_health.unseen(names, {"gpu-0": "bound"}) == dict.fromkeys(names[:3], "bound")
+
+
+def test_that_a_card_is_stranded_is_not_said_twice():
+    stranded = condition("passthrough", "it has no driver")
+    found, notes = device_health.with_conditions(
+        {"gpu-0": device_health.SILENT}, {"gpu-0": [stranded]}
+    )
+    assert (found, notes) == ({"gpu-0": "it has no driver"}, {})
