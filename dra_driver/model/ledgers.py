@@ -8,6 +8,7 @@ page tells is in its name too, which is whole where its content is damaged.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pydantic
 
@@ -162,19 +163,23 @@ def page(key: str, boot_id: str) -> Ledger | None:
     if found is None or found["boot"] != tag(boot_id):
         return None
     blank = Ledger(gpu=found["gpu"], boot_id=boot_id, is_page=True)
+    return blank.model_copy(update=_told(found))
+
+
+def _told(found: re.Match[str]) -> dict[str, Any]:
+    """What a key says, by field."""
     if found["mode"]:
-        return blank.switched(on=True)
+        return {"mode_switched": True}
     if found["time_slice"]:
-        return blank.model_copy(update={"time_slice_before": int(found["time_slice"])})
+        return {"time_slice_before": int(found["time_slice"])}
     if found["compute_mode"]:
-        return blank.model_copy(update={"compute_mode_before": int(found["compute_mode"])})
+        return {"compute_mode_before": int(found["compute_mode"])}
     if found["persistence"]:
-        return blank.model_copy(update={"persistence_off": True})
+        return {"persistence_off": True}
     if found["place"]:
         domain, bus, slot, function = found["place"].split("-")
-        return blank.model_copy(update={"handed_over": f"{domain}:{bus}:{slot}.{function}"})
-    made = Made(**{name: int(found[name]) for name in Made.model_fields})
-    return blank.model_copy(update={"made": (made,)})
+        return {"handed_over": f"{domain}:{bus}:{slot}.{function}"}
+    return {"made": (Made(**{name: int(found[name]) for name in Made.model_fields}),)}
 
 
 def is_of_another_boot(key: str, boot_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""GPUs that are taken from NVIDIA's driver for virtual machines: what is done, what is in the way."""
+"""GPUs that are taken for virtual machines: what is done, and what is in the way."""
 
 import dataclasses
 import errno

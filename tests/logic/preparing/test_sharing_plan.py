@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_driver import errors
-from dra_driver.logic.offering import catalog
 from dra_driver.logic.preparing import sharing_plan
-from dra_driver.model import claims, devices, prepared, quantities, shares, sharing, slices
+from dra_driver.model import claims, devices, prepared, quantities, shares, slices
 
 MI, GI = 2**20, 2**30
 REF = claims.ClaimRef("team-a", "train", claims.ClaimUid("0a1b"))
@@ -316,41 +315,7 @@ def test_time_slices_on_a_share_that_mps_holds_are_refused():
     )
 
 
-# Virtual machines
-
-PASSED = catalog.passed(
-    mig_cards.dynamic("h100-80gb-hbm3:1")[0],
-    devices.VfioMode.ON,
-    devices.Passthrough(devices.PciAddress("0000:41:00.0"), 0x10DE, 0x2330, 12, "pci:"),
-)
-OFFERS["gpu-vfio-0"] = PASSED.offers["gpu-vfio-0"]
-
-
-def test_a_gpu_for_a_virtual_machine_is_handed_over_as_its_config_says():
-    modern = sharing.Vfio(sharing.BackendPolicy.PREFER_IOMMU_FD, api_device=True)
-    body = config_cases.vfio({"backendPolicy": "PreferIommuFD", "enableAPIDevice": True})
-    found = needs(has("gpu-vfio-0", "vm"), has("gpu-1"), configs=[config(body)])
-    assert found.vfio == {"gpu-vfio-0": modern}
-    assert not found.remembered
-
-
-def test_without_a_config_it_is_handed_over_as_the_peer_does():
-    assert needs(has("gpu-vfio-0")).vfio == {"gpu-vfio-0": sharing.Vfio()}
-
-
-def test_mps_on_a_gpu_for_a_virtual_machine_is_refused():
-    text = refusal(
-        has("gpu-vfio-0"), configs=[config(config_cases.gpu({"strategy": "MPS"}), "gpu")]
-    )
-    assert "GpuConfig cannot be applied to device gpu-vfio-0 of type vfio" in text
-
-
 # What is refused
-
-
-def test_a_config_for_virtual_machines_is_refused_on_another_device():
-    text = refusal(has("gpu-0"), configs=[config(config_cases.vfio(), "gpu")])
-    assert text.startswith("claim team-a/train (0a1b): request 'gpu', config[0] (FromClaim): Vfio")
 
 
 def test_a_config_that_cannot_work_on_the_device_is_refused_with_claim_and_config():
