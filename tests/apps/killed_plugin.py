@@ -101,12 +101,13 @@ def _fsync_is_a_step(killer: Killer) -> None:
 
 def _changes_of_gpus_are_steps(killer: Killer) -> None:
     for name in ("set_mode", "create", "create_compute", "destroy_compute", "destroy"):
-        _is_a_step(killer, nvml_mig.MigNvml, name)
-    _is_a_step(killer, nvml_reset.ResetNvml, "set_persistence")
-    _is_a_step(killer, nvidia_smi.NvidiaSmi, "reset")
+        is_a_step(killer, nvml_mig.MigNvml, name)
+    is_a_step(killer, nvml_reset.ResetNvml, "set_persistence")
+    is_a_step(killer, nvidia_smi.NvidiaSmi, "reset")
 
 
-def _is_a_step(killer: Killer, kind: type, name: str) -> None:
+def is_a_step(killer: Killer, kind: type, name: str) -> None:
+    """Calls of a method count, as steps before and after it."""
     original = getattr(kind, name)
 
     def changing(self: Any, *arguments: Any, **options: Any) -> Any:
