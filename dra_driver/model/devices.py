@@ -228,7 +228,7 @@ class Discovery:
     failures: tuple[GpuFailure, ...] = ()
     answers: Mapping[GpuUuid, Answers] = dataclasses.field(default_factory=dict, compare=False)
     """What each GPU was asked."""
-    sites: Mapping[GpuUuid, Site] = dataclasses.field(default_factory=dict)
+    sites: Mapping[GpuUuid, Site] = dataclasses.field(default_factory=dict, hash=False)
 
 
 def gpu_device_name(number: int) -> str:

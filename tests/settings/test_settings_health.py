@@ -52,7 +52,7 @@ def test_an_effect_is_of_a_key_or_of_a_value_of_it(text):
             "xids:None",
             (
                 "'xids': 'xids' is not one of gpu-lost, xid, recovery, memory, driver, fabric, "
-                "thermal, unmonitored"
+                "thermal, unmonitored, passthrough"
             ),
         ),
         ("xid=0x4f:None", "'xid=0x4f': an XID is a number, as in xid=79"),

@@ -61,7 +61,7 @@ def test_a_card_of_a_virtual_machine_is_not_put_back_to_what_it_was(vm_node, ref
 
 def test_a_damaged_ledger_of_it_is_rebuilt_with_that_it_is_ours(vm_node, ref, tmp_path):
     uuid, before = vm_node.uuid(0), vm_node.books.handed_over()
-    [page] = (tmp_path / "gpus").iterdir()
+    [page] = (tmp_path / "gpus").glob("*handed-over*")
     page.rename(page.with_name(f"{uuid}{page.suffix}"))
     (tmp_path / "gpus" / f"{uuid}{page.suffix}").write_text("{")
     assert vm_node.books.handed_over() == {}

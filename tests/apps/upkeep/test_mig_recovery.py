@@ -86,7 +86,7 @@ def test_a_record_that_is_damaged_or_lost_is_rebuilt_with_its_instance(
     assert again.mig_uuids() == {partitions[0].uuid}
     again.unprepare(claimed)
     assert [name for name in again.files() if "damaged" not in name] == []
-    assert again.hardware() == [(False, False, [])] * 2
+    assert again.hardware() == [(False, False, [], True)] * 2
 
 
 def test_a_damaged_record_of_a_claim_that_was_allocated_anew_tells_what_is_to_be_undone(
@@ -125,7 +125,7 @@ def test_a_claim_rebuilt_while_no_gpu_was_there_never_gets_the_whole_gpu(node, n
     assert again.variables(claimed) == variables
     assert again.mig_uuids() == uuids
     again.unprepare(claimed)
-    assert again.hardware() == [(False, False, [])] * 2
+    assert again.hardware() == [(False, False, [], True)] * 2
 
 
 def test_a_record_that_is_damaged_while_the_driver_runs_does_not_matter(node, claimed):
@@ -134,7 +134,7 @@ def test_a_record_that_is_damaged_while_the_driver_runs_does_not_matter(node, cl
     node.prepare(claimed)
     assert node.mig_uuids() == before
     node.unprepare(claimed)
-    assert node.hardware() == [(False, False, [])] * 2
+    assert node.hardware() == [(False, False, [], True)] * 2
 
 
 def test_an_instance_whose_claim_and_record_are_gone_is_removed_after_a_complete_list(

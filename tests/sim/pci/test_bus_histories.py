@@ -43,6 +43,8 @@ class Histories(RuleBasedStateMachine):
 
     def changes(self, address, change, expected):
         """Done wholly, or refused and nothing done, or held up and found so."""
+        # What hung and hangs no more is done with this look.
+        self.scene.bus.hanging(address)
         before = self.scene.bus.scan()
         try:
             change()
