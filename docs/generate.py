@@ -44,7 +44,8 @@ _HEAD = """<!-- Written by `make docs`. -->
 A setting is a flag, an environment variable and a key of a YAML file (`--config FILE`, or
 `DRA_DRIVER_CONFIG`) at once; of several the flag wins, then the variable, then the file. A variable
 that is empty counts as one that is not set. An unknown flag or key is an error, and so is an
-unknown variable that begins with `DRA_DRIVER_`. `--adopt-foreign-mig` alone is `true`.
+unknown variable that begins with `DRA_DRIVER_`. `--adopt-foreign-mig` and `--device-metadata`
+alone are `true`.
 YAML reads a bare `off` as false: in a file write `"off"`. Files are understood as kubectl
 understands manifests, and have at most 1 MiB.
 

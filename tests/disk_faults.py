@@ -9,7 +9,7 @@ import os
 import pathlib
 from unittest import mock
 
-WRITES = ("write", "fsync", "rename", "replace", "link", "mkdir", "symlink")
+WRITES = ("write", "pwrite", "fsync", "rename", "replace", "link", "mkdir", "symlink")
 """What needs space."""
 REMOVALS = ("unlink", "remove", "rmdir")
 CHANGES = (*WRITES, *REMOVALS, "fchmod", "chmod", "utime")

@@ -11,7 +11,14 @@ from typing import Any
 import sharing_claims
 import sharing_node
 
-from dra_driver.apps.effects import effect, instances, passthrough, sharing, time_slices
+from dra_driver.apps.effects import (
+    effect,
+    instances,
+    metadata,
+    passthrough,
+    sharing,
+    time_slices,
+)
 from dra_driver.model import bindings, quantities
 
 Host = sharing_node.Node
@@ -89,6 +96,14 @@ def _where_it_is(host: Host) -> Mapping[str, Any]:
     return {sharing_claims.FOR_VM: facts}
 
 
+def _is_described(host: Host, ref: Any) -> bool:
+    [device] = host.described_in_containers(ref)
+    assert device["attributes"]["uuid"] == {"string": host.uuid()}
+    return bool(device["name"] == GPU)
+
+
+EVERYWHERE = (metadata.Metadata,)
+"""What every claim needs."""
 CASES: Mapping[type[effect.Effect], Case] = {
     instances.Instances: Case(
         PARTITION,
@@ -130,6 +145,14 @@ CASES: Mapping[type[effect.Effect], Case] = {
         ("allow", "unbind", "bind", "nvml set_persistence"),
         is_quick=True,
         told=_where_it_is,
+    ),
+    metadata.Metadata: Case(
+        GPU,
+        (),
+        _is_described,
+        ("write .metadata.json.new",),
+        ("remove metadata.json",),
+        is_quick=True,
     ),
 }
 NAMES = [kind.__name__ for kind in CASES]

@@ -104,6 +104,7 @@ class Scene:
         """The driver starts again, on the machine as it is."""
         self._begin(None)
         self.node.recover()
+        self.node.orphans.sweep()
         self.publish()
 
     def reboot(self, change=lambda: None):

@@ -5,13 +5,21 @@ A node made again on the same directories is the driver after a restart.
 
 import itertools
 import json
+import pathlib
 import threading
 
 from dra_driver import settings
 from dra_driver.adapters.disk import card_names, ledgers, records, resets
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
-from dra_driver.apps.effects import handing_over, partitioning, passthrough, sharing, wiring
+from dra_driver.apps.effects import (
+    handing_over,
+    metadata_files,
+    partitioning,
+    passthrough,
+    sharing,
+    wiring,
+)
 from dra_driver.apps.mps import mps_health
 from dra_driver.apps.offering import inventory, names, passing
 from dra_driver.apps.preparing import attempts, preparing, rebuilding, turns
@@ -20,13 +28,16 @@ from dra_driver.apps.upkeep import (
     mending,
     orphans,
     recovering,
+    refreshing,
     restoring,
     vfio_users,
 )
-from dra_driver.logic.preparing import cdi, planning, staleness
+from dra_driver.logic.preparing import cdi, metadata, planning, staleness
 from dra_driver.model import claims, devices, mig
+from dra_driver.sim.cluster import runtime
 from dra_driver.sim.gpus import gpu_operations, gpu_state, hardware
 
+FOLDERS = ("claims", "cdi", "gpus", "dra-device-metadata")
 DRIVER, POOL = "gpu.nvidia.com", "node-1"
 SECONDS = 60.0
 FIRST, SECOND, LARGE = "gpu-0-mig-1g10gb-19-6", "gpu-0-mig-1g10gb-19-0", "gpu-0-mig-3g40gb-9-4"
@@ -92,7 +103,7 @@ class Node:
 
     def __init__(
         self, root, gpus, api, *, mode="dynamic", boot="boot-1", adopt=False, shares=None,
-        shm_bytes=2**20, vfio="off",
+        shm_bytes=2**20, vfio="off", device_metadata=True,
     ):  # fmt: skip
         self.root, self.api = root, api
         self.simulation, self.cdi, self.mps = root / "simulation", root / "cdi", root / "mps"
@@ -157,8 +168,15 @@ class Node:
         self.stopping = threading.Event()
         self.calls = turns.Turns()
         self.identity = planning.Node(DRIVER, POOL)
+        described = metadata_files.MetadataFiles(root, self.cdi, DRIVER)
         self.effects = wiring.Effects(
-            found.injector, self.partitioner, self.sharer, self._passthrough(found), adopt
+            found.injector,
+            self.partitioner,
+            self.sharer,
+            self._passthrough(found),
+            described,
+            adopt,
+            device_metadata,
         )
         self.preparer = preparing.Preparer(
             self.identity,
@@ -181,6 +199,9 @@ class Node:
             self.gpus,
             self.effects,
             leaving=self.preparer.leaving,
+        )
+        self.refresher = refreshing.Refresher(
+            self.store, self.gpus, self.effects.metadata, leaving=self.preparer.leaving
         )
         self.mender = mending.Mender(self.identity, self.store, self.gpus.current)
         self.orphans = orphans.Orphans(
@@ -253,6 +274,29 @@ class Node:
     def record(self, ref):
         return self.store.records.get(ref.uid)
 
+    def mounted(self, ref):
+        """What a container of the claim finds of device metadata: host paths by path in it."""
+        answer = metadata.answered(DRIVER, self.record(ref))
+        ids = [one for device in answer for one in device.cdi_ids]
+        view = runtime.resolve(self.cdi, ids)
+        return {
+            inside: pathlib.Path(host)
+            for host, inside in view.mounts
+            if inside.startswith(metadata.CONTAINER_DIR)
+        }
+
+    def metadata(self, ref):
+        """The first object of each file that it finds, by the base name of the request."""
+        return {
+            pathlib.PurePath(inside).parent.name: json.loads(path.read_text().splitlines()[0])
+            for inside, path in self.mounted(ref).items()
+        }
+
+    def described_in_containers(self, ref):
+        """The devices of all requests as containers read of them."""
+        found = self.metadata(ref).values()
+        return [one for body in found for request in body["requests"] for one in request["devices"]]
+
     def variables(self, ref):
         """What the containers of the claim find in their environment."""
         spec = json.loads((self.cdi / cdi.file_name(DRIVER, ref.uid)).read_text())
@@ -264,7 +308,8 @@ class Node:
         """What there is of claims and of GPUs that were changed."""
         return sorted(
             str(path.relative_to(self.root))
-            for folder in ("claims", "cdi", "gpus")
+            for folder in FOLDERS
+            if (self.root / folder).is_dir()
             for path in (self.root / folder).iterdir()
         )
 

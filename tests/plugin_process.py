@@ -43,6 +43,7 @@ class Machine:
         self.plugin = self.kubelet / "plugins" / api_cluster.DRIVER
         self.cdi = self.root / "cdi"
         self.records = self.plugin / "claims"
+        self.metadata = self.plugin / "dra-device-metadata"
         self.simulation = self.root / "simulation"
         self.boot_id = self.root / "boot_id"
         self.registry.mkdir(parents=True)
@@ -77,6 +78,12 @@ class Machine:
     def spec_path(self, ref: claims.ClaimRef) -> pathlib.Path:
         return self.cdi / f"k8s.{api_cluster.DRIVER}-claim_{ref.uid}.json"
 
+    def metadata_paths(self, ref: claims.ClaimRef, request: str = "gpu") -> list[pathlib.Path]:
+        """What containers read of their devices, and what mounts it."""
+        name = f"{api_cluster.DRIVER}_metadata_{ref.uid}_{request}.json"
+        folder = self.metadata / f"{ref.namespace}_{ref.name}"
+        return [folder / request / "metadata.json", self.cdi / name]
+
     def spec(self, ref: claims.ClaimRef) -> Json | None:
         path = self.spec_path(ref)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
@@ -96,6 +103,10 @@ class Machine:
             str(path.relative_to(self.root))
             for folder in (self.records, self.cdi)
             for path in folder.iterdir()
+        ) + sorted(
+            str(path.relative_to(self.root))
+            for path in self.metadata.rglob("*")
+            if path.name == "metadata.json" or not any(path.iterdir())
         )
 
     def contents(self) -> dict[str, bytes]:
@@ -325,15 +336,30 @@ class Kubelet:
         return self._client.unprepare(refs, timeout=timeout)
 
 
-def device(ref: claims.ClaimRef, name: str, *requests: str, **fields: Any) -> Json:
-    """What the kubelet is to be told of a device of a claim."""
+def device(
+    ref: claims.ClaimRef, name: str, *requests: str, is_first: bool = True, **fields: Any
+) -> Json:
+    """What the kubelet is to be told of a device of a claim.
+
+    `is_first` of its requests: it brings what containers read of all their devices.
+    """
+    requests = requests or ("gpu",)
+    described = (f"{api_cluster.DRIVER}/metadata={ref.uid}_{request}" for request in requests)
     found = prepared.PreparedDevice(
-        requests=requests or ("gpu",),
+        requests=requests,
         pool=api_cluster.NODE,
         device=name,
-        cdi_ids=(f"k8s.{api_cluster.DRIVER}/claim={ref.uid}-{name}",),
+        cdi_ids=(
+            f"k8s.{api_cluster.DRIVER}/claim={ref.uid}-{name}",
+            *(described if is_first else ()),
+        ),
     )
     return found.model_dump() | fields
+
+
+def devices(ref: claims.ClaimRef, *names: str) -> list[Json]:
+    """The same of all devices of a claim with one request."""
+    return [device(ref, name, is_first=name == names[0]) for name in names]
 
 
 def at_once(*actions: Callable[[], T]) -> list[T]:

@@ -118,14 +118,18 @@ class Checks:
 
     def is_prepared(self, ref: claims.ClaimRef, *devices: str, boot_id: str = "boot-1") -> None:
         """This claim has these devices, and there is no other."""
-        assert self.machine.record(ref) == prepared.Record(
+        record = self.machine.record(ref)
+        assert record is not None
+        assert record.parts.keys() == {"metadata"}
+        assert record.model_copy(update={"parts": {}}) == prepared.Record(
             uid=ref.uid,
             namespace=ref.namespace,
             name=ref.name,
             phase=prepared.Phase.COMPLETED,
             boot_id=boot_id,
             devices=tuple(
-                prepared.PreparedDevice(**plugin_process.device(ref, name)) for name in devices
+                prepared.PreparedDevice(**plugin_process.device(ref, name, is_first=False))
+                for name in devices
             ),
             gpus={name: self.machine.uuid(name) for name in devices},
             minors={name: int(name.removeprefix("gpu-")) for name in devices},
@@ -139,7 +143,7 @@ class Checks:
 
     def works(self, kubelet: plugin_process.Kubelet, ref: claims.ClaimRef, *devices: str) -> None:
         """Asked again, the claim gets its devices, and nobody else does until it is gone."""
-        assert kubelet.prepare(ref) == [plugin_process.device(ref, name) for name in devices]
+        assert kubelet.prepare(ref) == plugin_process.devices(ref, *devices)
         self.is_prepared(ref, *devices)
         rivals = [self.cluster.claim(name) for name in devices]
         for rival in rivals:
@@ -154,8 +158,10 @@ class Checks:
 
     def paths(self, ref: claims.ClaimRef) -> list[str]:
         """The files of a prepared claim, as `Machine.files` names them."""
-        paths = (self.machine.record_path(ref), self.machine.spec_path(ref))
-        return sorted(str(path.relative_to(self.machine.root)) for path in paths)
+        described, mount = self.machine.metadata_paths(ref)
+        paths = (self.machine.record_path(ref), self.machine.spec_path(ref), mount)
+        found = sorted(str(path.relative_to(self.machine.root)) for path in paths)
+        return [*found, str(described.relative_to(self.machine.root))]
 
     def spec(self, ref: claims.ClaimRef, *devices: str) -> dict[str, Any]:
         """The CDI spec of a claim with these of the two GPUs of the node."""

@@ -36,7 +36,7 @@ SHORT, MEDIUM, LONG = 1, 2, 3
 """Time slices."""
 BY_MEMORY = share_model.Shares()
 NOT_ENFORCED = share_model.Shares(enforcement=share_model.Enforcement.NONE)
-FOLDERS = ("claims", "cdi", "gpus", "mps")
+FOLDERS = (*mig_node.FOLDERS, "mps")
 
 
 class Node(mig_node.Node):
@@ -44,12 +44,13 @@ class Node(mig_node.Node):
 
     def __init__(
         self, root, gpus, api, starter=None, *, mode="dynamic", boot="boot-1", shares=None,
-        shm_bytes=16 * MIB, vfio="on",
+        shm_bytes=16 * MIB, vfio="on", device_metadata=True,
     ):  # fmt: skip
         self._starter = starter
         super().__init__(
-            root, gpus, api, mode=mode, boot=boot, shares=shares, shm_bytes=shm_bytes, vfio=vfio
-        )
+            root, gpus, api, mode=mode, boot=boot, shares=shares, shm_bytes=shm_bytes, vfio=vfio,
+            device_metadata=device_metadata,
+        )  # fmt: skip
         self.upkeep = card_upkeep.CardUpkeep(
             lambda: [card.gpu for card in self.gpus.snapshot.cards],
             self.store.records,
@@ -83,6 +84,7 @@ class Node(mig_node.Node):
         """What the driver does when it starts, before it answers."""
         recovering.Recovery(self.store, self.effects.listed, self.mender, self.api.everywhere).run()
         self.restorer.look()
+        self.refresher.look()
         self.orphans.sweep()
         self.orphans.settle()
         self.upkeep.look()

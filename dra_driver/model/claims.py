@@ -13,6 +13,9 @@ from dra_driver.model import quantities, slices, texts
 Json = dict[str, Any]
 ClaimUid = NewType("ClaimUid", str)
 
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim that was made from a template: what its pod calls it."""
+
 EXACT_COUNT = "ExactCount"
 ALL = "All"
 _EXTRA = ("capacity", "tolerations", "derivedAttributes")
@@ -141,6 +144,8 @@ class ResourceClaim:
     reserved_for: tuple[str, ...] = ()
     """UIDs of the pods that use the claim."""
     deleting: bool = False
+    pod_claim_name: str | None = None
+    """What its pod calls it, if it was made from a template; as somebody wrote it."""
     served: Json | None = dataclasses.field(default=None, compare=False, repr=False)
     """The object itself, for whoever writes to it; None where nobody is to."""
 
@@ -161,6 +166,7 @@ def parse(body: Json) -> ResourceClaim:
         else None,
         reserved_for=tuple(item["uid"] for item in status.get("reservedFor") or ()),
         deleting="deletionTimestamp" in metadata,
+        pod_claim_name=(metadata.get("annotations") or {}).get(POD_CLAIM_NAME),
     )
 
 

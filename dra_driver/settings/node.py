@@ -40,6 +40,11 @@ class Node(base.Settings):
         pathlib.Path("/var/run/cdi"),
         description="Where CDI specs are written; the container runtime must look there.",
     )
+    device_metadata: bool = Field(
+        default=True,
+        description="Describe each claim's devices in a file inside its containers "
+        "(KEP-5304, docs/metadata.md).",
+    )
     proc_root: pathlib.Path = Field(pathlib.Path("/proc"), description="Where procfs is mounted.")
     boot_id_file: pathlib.Path = Field(
         pathlib.Path("/proc/sys/kernel/random/boot_id"),

@@ -98,6 +98,7 @@ def test_the_defaults_are_those_of_a_usual_node():
         "cdi_hook": None,
         "sysfs_root": pathlib.Path("/sys"),
         "host_root": pathlib.Path("/"),
+        "device_metadata": True,
         "proc_root": pathlib.Path("/proc"),
         "boot_id_file": pathlib.Path("/proc/sys/kernel/random/boot_id"),
         "rolling_update_uid": None,

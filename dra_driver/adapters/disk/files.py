@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import stat
 from collections.abc import Iterator, Mapping
 
 from dra_driver import errors
@@ -134,6 +135,29 @@ def _put(
             _sync_directory(path)
 
 
+def rewrite(path: pathlib.Path, text: str) -> bool:
+    """Put `text` into a file that is there and stays the same file: it is mounted into containers.
+
+    Whether there was one. Who reads it meanwhile may see a part of the new content before the rest
+    of the old; it is written by one call of the system, and cut to its length after that. It is not
+    durable.
+    """
+    content = text.encode()
+    with explaining("written", path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except _ABSENT:
+            return False
+        try:
+            written = 0
+            while written < len(content):
+                written += os.pwrite(descriptor, content[written:], written)
+            os.ftruncate(descriptor, len(content))
+        finally:
+            os.close(descriptor)
+    return True
+
+
 def mark(path: pathlib.Path) -> None:
     """Have an empty file there, that says all by its name; its directory must exist."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -182,6 +206,20 @@ def make_directory(path: pathlib.Path, mode: int) -> None:
     """Have the directory, whose parent must exist; one that is there stays as it is."""
     with explaining("made", path):
         path.mkdir(mode=mode, exist_ok=True)
+
+
+def have_directory(path: pathlib.Path, mode: int) -> None:
+    """Have the directory with this mode, whatever the process masks; its parent must exist."""
+    with explaining("made", path):
+        path.mkdir(mode=mode, exist_ok=True)
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
+
+
+def remove_directory(path: pathlib.Path) -> None:
+    """Remove an empty directory; absent is fine."""
+    with explaining("removed", path), contextlib.suppress(*_ABSENT):
+        path.rmdir()
 
 
 def names(directory: pathlib.Path) -> list[str]:

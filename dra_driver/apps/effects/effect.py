@@ -79,6 +79,14 @@ class Effect(Protocol):
         it reads. None for what has fields in the record.
         """
 
+    @property
+    def written_ahead(self) -> bool:
+        """Whether a record has to tell of it before it is made, as nothing else would.
+
+        What is not is found without a record by `leftovers`, and `undo` needs no more of a record
+        than the UID of the claim.
+        """
+
     def remember(self, record: prepared.Record, job: Job) -> prepared.Record:
         """The record with what is going to be made; nothing is made yet."""
 

@@ -17,6 +17,7 @@ class Instances:
     """MIG instances of claims."""
 
     parts: Mapping[str, Collection[int]] = MappingProxyType({})
+    written_ahead = True
 
     def __init__(self, partitioner: partitioning.Partitioner, *, adopt: bool) -> None:
         """With `adopt` instances that others made count as ours."""

@@ -22,6 +22,7 @@ class Passthrough:
     parts: Mapping[str, Collection[int]] = MappingProxyType(
         {bindings.PART: frozenset({bindings.VERSION})}
     )
+    written_ahead = True
 
     def __init__(
         self,

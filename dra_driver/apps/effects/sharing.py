@@ -42,6 +42,7 @@ class Sharer:
     """MPS daemons of claims, and the compute modes of their GPUs."""
 
     parts: Mapping[str, Collection[int]] = MappingProxyType({})
+    written_ahead = True
 
     def __init__(self, tools: Tools, books: ledgers.Ledgers, health: mps_health.Health) -> None:
         """`health` looks after the daemons; whoever wires it starts it."""

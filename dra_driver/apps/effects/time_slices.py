@@ -16,6 +16,7 @@ class TimeSlices:
     """Time slices of claims."""
 
     parts: Mapping[str, Collection[int]] = MappingProxyType({})
+    written_ahead = True
 
     def __init__(self, cards: card_settings.CardSettings) -> None:
         self._cards = cards

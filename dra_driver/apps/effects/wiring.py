@@ -9,6 +9,8 @@ from dra_driver.apps.effects import (
     effect,
     handing_over,
     instances,
+    metadata,
+    metadata_files,
     partitioning,
     passthrough,
     sharing,
@@ -27,11 +29,25 @@ class Effects:
     partitioner: partitioning.Partitioner
     sharer: sharing.Sharer
     passthrough: passthrough.Passthrough
+    files: metadata_files.MetadataFiles
     adopt_foreign_mig: bool = False
+    device_metadata: bool = True
 
     @property
     def listed(self) -> tuple[effect.Effect, ...]:
-        """In the order in which they are made; they are undone backwards."""
+        """In the order in which they are made; they are undone backwards.
+
+        Last what tells of the others, so that it knows what came of them, and goes first.
+        """
+        return (*self._on_devices, self.metadata)
+
+    @property
+    def metadata(self) -> metadata.Metadata:
+        """What tells containers of their devices."""
+        return metadata.Metadata(self.files, self._on_devices, is_on=self.device_metadata)
+
+    @property
+    def _on_devices(self) -> tuple[effect.Effect, ...]:
         return (
             instances.Instances(self.partitioner, adopt=self.adopt_foreign_mig),
             time_slices.TimeSlices(self.sharer.cards),
@@ -87,4 +103,13 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
         hardware.handed_over,
         card_names.CardNames(config.state / "names").devices,
     )
-    return Effects(hardware.injector, partitioner, sharer, passed, config.adopt_foreign_mig)
+    files = metadata_files.MetadataFiles(config.plugin, config.cdi_dir, config.driver_name)
+    return Effects(
+        hardware.injector,
+        partitioner,
+        sharer,
+        passed,
+        files,
+        config.adopt_foreign_mig,
+        config.device_metadata,
+    )

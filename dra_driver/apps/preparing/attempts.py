@@ -18,7 +18,7 @@ from dra_driver.apps.effects import effect, specs, waits, wiring
 from dra_driver.apps.node import base
 from dra_driver.apps.offering import inventory
 from dra_driver.apps.preparing import rebuilding, undoing
-from dra_driver.logic.preparing import contention, planning
+from dra_driver.logic.preparing import contention, metadata, planning
 from dra_driver.model import claims, devices, prepared, shares
 from dra_driver.model import resets as written
 
@@ -136,7 +136,7 @@ class Attempts:
             if has_changed:
                 self._on_change()
             self._on_prepared(record, claim)
-        return plan.entries
+        return metadata.answered(self._node.driver_name, record)
 
     def undo(
         self,
@@ -305,7 +305,7 @@ class Attempts:
         """Remember what is going to be made, ahead of it; what is remembered now.
 
         Of a claim that needs no more than its spec nothing has to be undone that its record,
-        which is written before the spec, does not tell of.
+        which is written before the spec, does not tell of, or that is not found without one.
         """
         before = job.before
         if before is not None and job.in_use:
@@ -317,7 +317,9 @@ class Attempts:
             for one in self._effects:
                 one.renounce(before, job.others)
         started = record.model_copy(update={"phase": prepared.Phase.STARTED})
-        if started != before and any(one.is_in(record) for one in self._effects):
+        if started != before and any(
+            one.written_ahead and one.is_in(record) for one in self._effects
+        ):
             self._store.records.write(started)
             return started
         return before

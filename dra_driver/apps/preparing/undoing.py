@@ -52,8 +52,19 @@ class Undoer:
             mine = record if is_all else self._without_shares(record)
             for one in reversed(self._effects):
                 one.undo(mine, others)
+        else:
+            self._undo_unrecorded(uid)
         self._known.remove(uid)
         self.settled(uid)
+
+    def _undo_unrecorded(self, uid: str) -> None:
+        """Take back what needs no record before it is made."""
+        unknown = prepared.Record(
+            uid=uid, namespace="", name="", phase=prepared.Phase.STARTED, boot_id="", devices=()
+        )
+        for one in reversed(self._effects):
+            if not one.written_ahead:
+                one.undo(unknown, ())
 
     def settled(self, uid: str) -> None:
         """Nothing of the claim is left half undone: it is prepared again, or gone."""

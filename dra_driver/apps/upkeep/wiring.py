@@ -17,6 +17,7 @@ from dra_driver.apps.upkeep import (
     orphans,
     reconciling,
     recovering,
+    refreshing,
     restoring,
     upkeep,
     vfio_users,
@@ -84,9 +85,16 @@ class Keeping:
         )
         leaving = preparer.leaving
         self._restorer = restoring.Restorer(node, store, gpus, effects, leaving=leaving)
+        self._refresher = refreshing.Refresher(store, gpus, effects.metadata, leaving=leaving)
         describer = describing.Describer(store, gpus, effects.sharer, config.mps, leaving=leaving)
         self._upkeep = upkeep.Upkeep(
-            often=[mender.mend, self._restorer.look, describer.look, offering.clear_dead],
+            often=[
+                mender.mend,
+                self._restorer.look,
+                self._refresher.look,
+                describer.look,
+                offering.clear_dead,
+            ],
             seldom=[mender.clear_leftovers, self._orphans.settle, self._orphans.sweep],
         )
 
@@ -95,6 +103,7 @@ class Keeping:
         self._recovery.run()
         self._books.drop_earlier_boots()
         self._restorer.look()
+        self._refresher.look_told()
         self._orphans.sweep()
         self._orphans.settle()
         self._cards.look()

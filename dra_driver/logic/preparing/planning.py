@@ -8,8 +8,8 @@ from typing import Literal
 
 from dra_driver import errors
 from dra_driver.logic.offering import naming
-from dra_driver.logic.preparing import cdi, sharing_plan
-from dra_driver.model import claims, devices, prepared, slices
+from dra_driver.logic.preparing import cdi, metadata, sharing_plan
+from dra_driver.model import claims, device_metadata, devices, prepared, slices
 
 _UID = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
 
@@ -27,13 +27,14 @@ class Plan:
     """What one claim needs here: the answer to the kubelet, and what is behind it.
 
     `offers` are by device name. `partitions` are the MIG instances among them, as they are known
-    before any is made.
+    before any is made. `described` are the requests that containers read of.
     """
 
     entries: tuple[prepared.PreparedDevice, ...]
     offers: Mapping[str, devices.Offer]
     partitions: tuple[prepared.Partition, ...] = ()
     needs: sharing_plan.Needs = sharing_plan.NO_NEEDS
+    described: device_metadata.Content = device_metadata.NOTHING
 
     @property
     def cards(self) -> frozenset[str]:
@@ -142,7 +143,8 @@ def plan(
         for entry in entries
         if entry.kind == "mig"
     }
-    return Plan(entries, offers, tuple(partitions.values()), needs)
+    described = metadata.wanted(claim, results)
+    return Plan(entries, offers, tuple(partitions.values()), needs, described)
 
 
 def _refuse_onlookers(

@@ -48,7 +48,7 @@ def identities(record: prepared.Record, gpus: Mapping[str, devices.Gpu]) -> Told
             "schemaVersion": SCHEMA,
             "type": one.kind,
             **_of_card(record.cards.get(devices.card_of(one.device)), gpus),
-            **_held(one),
+            **held(one),
         }
         for one in record.devices
     }
@@ -70,7 +70,8 @@ def _of_card(
     }
 
 
-def _held(device: prepared.PreparedDevice) -> dict[str, device_status.Value | None]:
+def held(device: prepared.PreparedDevice) -> dict[str, quantities.Quantity]:
+    """What a share takes of each capacity."""
     amounts = {name: quantities.parse(text) for name, text in device.consumed.items()}
     return {name: amount for name, amount in sorted(amounts.items()) if amount.amount}
 

@@ -241,3 +241,50 @@ def test_a_copy_that_is_kept_outlives_what_replaces_the_file_and_no_earlier_copy
     files.remove(path)
     assert names(path.parent) == ["record.json.damaged-0", "record.json.damaged-1"]
     assert [files.read(path.with_name(name)) for name in names(path.parent)] == ["first", "second"]
+
+
+@pytest.mark.parametrize("text", ["", "new", "new, and longer than before"])
+def test_a_file_that_is_rewritten_stays_the_same_file(tmp_path, text):
+    path = tmp_path / "file"
+    path.write_text("as it was")
+    path.chmod(0o640)
+    before = path.stat()
+    with path.open() as reader:
+        assert files.rewrite(path, text)
+        assert reader.read() == text
+    now = path.stat()
+    assert (now.st_ino, now.st_mode) == (before.st_ino, before.st_mode)
+
+
+def test_what_is_not_there_is_not_rewritten_nor_made_and_no_link_is_followed(tmp_path):
+    assert not files.rewrite(tmp_path / "file", "new")
+    assert not files.rewrite(tmp_path / "folder" / "file", "new")
+    (tmp_path / "other").write_text("somebody's")
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    with pytest.raises(files.Unusable, match=r"link cannot be written"):
+        files.rewrite(tmp_path / "link", "new")
+    assert (tmp_path / "other").read_text() == "somebody's"
+
+
+def test_a_directory_has_its_mode_whatever_the_process_masks(tmp_path):
+    before = os.umask(0o077)
+    try:
+        files.have_directory(tmp_path / "folder", 0o755)
+        assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o755
+        (tmp_path / "folder").chmod(0o700)
+        files.have_directory(tmp_path / "folder", 0o755)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o755
+
+
+def test_only_an_empty_directory_is_removed(tmp_path):
+    folder = tmp_path / "folder"
+    files.remove_directory(folder)
+    folder.mkdir()
+    (folder / "file").touch()
+    with pytest.raises(files.Unusable, match="folder cannot be removed"):
+        files.remove_directory(folder)
+    (folder / "file").unlink()
+    files.remove_directory(folder)
+    assert not folder.exists()

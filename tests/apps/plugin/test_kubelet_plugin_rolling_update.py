@@ -140,7 +140,7 @@ def test_what_one_has_prepared_the_other_knows_and_unprepares(old, new, cluster,
 def test_calls_to_both_at_once_do_not_get_in_each_others_way(old, new, cluster, machine):
     for _ in range(5):
         ref = cluster.claim("gpu-0", "gpu-1")
-        expected = [plugin_process.device(ref, name) for name in ("gpu-0", "gpu-1")]
+        expected = plugin_process.devices(ref, "gpu-0", "gpu-1")
         calls = [functools.partial(plugin.kubelet.prepare, ref) for plugin in (old, new)]
         assert plugin_process.at_once(*calls * 4) == [expected] * 8
         assert len(machine.files()) == 2

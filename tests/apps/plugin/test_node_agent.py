@@ -41,7 +41,9 @@ class Scene:
             name=ref.name,
             phase=prepared.Phase.COMPLETED,
             boot_id="boot-1",
-            devices=(prepared.PreparedDevice(**plugin_process.device(ref, device)),),
+            devices=(
+                prepared.PreparedDevice(**plugin_process.device(ref, device, is_first=False)),
+            ),
         )
         self.agent._on.records.write(record)
         return record

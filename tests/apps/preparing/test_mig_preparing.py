@@ -27,7 +27,8 @@ def test_a_claim_gets_an_instance_at_its_place_and_gives_it_back(node, api):
         cdi_ids=(f"k8s.gpu.nvidia.com/claim={ref.uid}-{FIRST}",),
         kind="mig",
     )
-    assert node.prepare(ref) == (entry,)
+    described = (*entry.cdi_ids, f"gpu.nvidia.com/metadata={ref.uid}_r0")
+    assert node.prepare(ref) == (entry.model_copy(update={"cdi_ids": described}),)
     assert node.card().mig_enabled
     assert node.instances() == [(19, 6, 1)]
     [uuid] = node.mig_uuids()

@@ -92,7 +92,7 @@ def test_two_results_on_one_device_are_one_device_for_both_requests(kubelet, clu
     )
     assert kubelet.prepare(ref) == [
         plugin_process.device(ref, "gpu-0", "a", "b"),
-        plugin_process.device(ref, "gpu-1", "b"),
+        plugin_process.device(ref, "gpu-1", "b", is_first=False),
     ]
     assert checks.machine.spec(ref) == checks.spec(ref, "gpu-0", "gpu-1")
 
@@ -310,9 +310,12 @@ def test_a_prepare_that_fails_the_second_time_keeps_what_the_first_has_done(
 ):
     ref = cluster.claim("gpu-0")
     kubelet.prepare(ref)
-    machine.spec_path(ref).unlink()
+    described, mount = machine.metadata_paths(ref)
+    for path in (machine.spec_path(ref), mount):
+        path.unlink()
     machine.block_cdi()
     assert str(machine.cdi) in kubelet.refusal(ref)
+    assert described.exists()
     machine.unblock_cdi()
     assert str(ref) in kubelet.refusal(cluster.claim("gpu-0"))
     kubelet.prepare(ref)

@@ -30,7 +30,7 @@ def background():
 
 def test_many_calls_for_one_claim_give_one_answer(kubelet, cluster, machine):
     ref = cluster.claim("gpu-0", "gpu-1")
-    expected = [plugin_process.device(ref, name) for name in ("gpu-0", "gpu-1")]
+    expected = plugin_process.devices(ref, "gpu-0", "gpu-1")
     answers = plugin_process.at_once(*[functools.partial(kubelet.prepare, ref)] * 24)
     assert answers == [expected] * 24
     assert len(machine.files()) == 2

@@ -269,6 +269,7 @@ def test_a_damaged_page_still_tells_what_is_ours_and_is_mended(node, new_node, a
 
 def lose_record(node, ref):
     record_path(node, ref).unlink()
+    node.effects.files.remove(ref.uid)
     for path in node.cdi.iterdir():
         if ref.uid in path.name:
             path.unlink()

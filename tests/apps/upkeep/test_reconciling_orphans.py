@@ -47,6 +47,7 @@ class Desk:
     def lose(self, ref):
         """All that the node remembers of the claim, but for the ledger, is gone."""
         self.node.store.records.remove(ref.uid)
+        self.node.effects.files.remove(ref.uid)
         for path in self.node.cdi.iterdir():
             if ref.uid in path.name:
                 path.unlink()

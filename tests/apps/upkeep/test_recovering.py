@@ -303,7 +303,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
         died = victim.dies_at_start(number)
         if died:
             recovery.run()
-        entry = prepared.PreparedDevice(**plugin_process.device(damaged, "gpu-1"))
+        entry = prepared.PreparedDevice(**plugin_process.device(damaged, "gpu-1", is_first=False))
         assert own_machine.record(damaged).devices == (entry,)
         assert aside.read_text() == "damaged"
         aside.unlink()

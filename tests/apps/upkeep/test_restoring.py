@@ -46,7 +46,7 @@ def events(log, event):
 
 
 def specs(node):
-    return {path.name: path.read_text() for path in node.cdi.iterdir()}
+    return {path.name: path.read_text() for path in node.cdi.iterdir() if path.name[:4] == "k8s."}
 
 
 def empty(node):

@@ -34,7 +34,8 @@ def variables(scene, ref):
 
 
 def specs(scene):
-    return {path.name: path.read_text() for path in scene.node.cdi.iterdir()}
+    found = scene.node.cdi.iterdir()
+    return {path.name: path.read_text() for path in found if path.name[:4] == "k8s."}
 
 
 def held(scene, *devices):

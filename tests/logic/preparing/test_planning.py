@@ -4,7 +4,7 @@ import pytest
 
 from dra_driver import errors
 from dra_driver.logic.preparing import contention, planning
-from dra_driver.model import claims, devices, prepared, shares, slices
+from dra_driver.model import claims, device_metadata, devices, prepared, shares, slices
 
 NODE = planning.Node("gpu.nvidia.com", "node-1")
 UID = claims.ClaimUid("0a1b")
@@ -39,6 +39,13 @@ def entry(requests, device, share_id=None, **facts):
     )  # fmt: skip
 
 
+def described(*names):
+    """What containers read of, in requests without alternatives."""
+    return device_metadata.Content(
+        requests={name: device_metadata.Described(name=name) for name in names}
+    )
+
+
 def plan(body):
     return planning.plan(REF, body, NODE, INVENTORY)
 
@@ -54,7 +61,9 @@ def refusal(body):
 
 def test_an_allocated_device_becomes_an_answer_and_its_gpu():
     made = plan(claim(result("gpu", "gpu-1")))
-    assert made == planning.Plan((entry(("gpu",), "gpu-1"),), {"gpu-1": INVENTORY["gpu-1"]})
+    assert made == planning.Plan(
+        (entry(("gpu",), "gpu-1"),), {"gpu-1": INVENTORY["gpu-1"]}, described=described("gpu")
+    )
     assert made.partitions == ()
 
 
@@ -97,6 +106,7 @@ def test_two_results_on_one_device_are_one_answer_for_both_requests():
     assert plan(body) == planning.Plan(
         (entry(("train", "check"), "gpu-0"), entry(("other",), "gpu-2")),
         {"gpu-0": INVENTORY["gpu-0"], "gpu-2": INVENTORY["gpu-2"]},
+        described=described("train", "other", "check"),
     )
 
 
