@@ -7,8 +7,8 @@ from dra_driver.model import bindings, devices, pci
 def binding(bus: pci.Bus, gpu: str, address: str, name: str | None) -> bindings.Binding:
     """What has to be undone: the GPU goes to NVIDIA's driver.
 
-    What the other functions of the card had before is not known: they are left without a driver,
-    which is what a virtual machine would have left of them too. `name` is that of the device.
+    What the other functions of the card had before is not known: they are left without a driver.
+    `name` is that of the device.
     """
     first = bus.functions.get(devices.PciAddress(address))
     group = -1 if first is None or first.group is None else first.group

@@ -70,7 +70,7 @@ def test_a_damaged_ledger_of_it_is_rebuilt_with_that_it_is_ours(vm_node, ref, tm
 
 
 def test_a_spec_that_is_gone_is_written_again(vm_node, ref):
-    [spec] = vm_node.cdi.iterdir()
+    [spec] = vm_node.cdi.glob("k8s.*")
     text = spec.read_text()
     spec.unlink()
     vm_node.restorer.look()
