@@ -128,7 +128,8 @@ def _functions(seen: Seen) -> Iterator[diagnosis.Finding]:
             in_the_way = list(_in_the_way(function, by_address.get(function.address), seen))
             yield from in_the_way
             ready += [] if in_the_way else [function.address]
-    if ready:
+    # Without an IOMMU none is, which is told by itself.
+    if ready and seen.bus.has_iommu:
         yield diagnosis.fine(_CHECK, _SYSFS, f"can be handed over: {', '.join(ready)}")
 
 

@@ -53,6 +53,7 @@ def test_without_an_iommu_it_is_told_once_how_to_switch_it_on():
     assert cause.startswith("the IOMMU is off")
     assert "intel_iommu=on" in remedy
     assert "amd_iommu=on" in remedy
+    assert not any("can be handed over" in text for text in fine(has_iommu=False))
 
 
 def test_without_iommufd_groups_are_used():
