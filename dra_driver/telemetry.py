@@ -214,9 +214,9 @@ class Metrics(_Exposed):
             self._calls.labels(**self._constant, operation=operation, outcome=outcome).inc()
 
     def prepared(self, counts: Mapping[str, int], *, claims: int) -> None:
-        """How many devices of each type (gpu, mig) are prepared now, and for how many claims."""
+        """How many devices of each type are prepared now, and for how many claims."""
         self._prepared_claims.labels(**self._constant).set(claims)
-        for device_type in ("gpu", "mig"):
+        for device_type in ("gpu", "mig", "vfio"):
             self._prepared.labels(**self._constant, type=device_type).set(
                 counts.get(device_type, 0)
             )

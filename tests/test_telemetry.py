@@ -241,7 +241,7 @@ def test_every_series_exists_from_the_start_at_zero(metrics):
         assert value(metrics, "dra_driver_calls_in_flight", operation=operation) == 0
         count = value(metrics, "dra_driver_call_duration_seconds_count", operation=operation)
         assert count == 0
-    for device_type in ("gpu", "mig"):
+    for device_type in ("gpu", "mig", "vfio"):
         assert value(metrics, "dra_driver_prepared_devices", type=device_type) == 0
     assert value(metrics, "dra_driver_prepared_claims") == 0
     assert value(metrics, "dra_driver_publish_errors_total") == 0
@@ -279,11 +279,12 @@ def test_a_call_that_raises_is_an_error_and_still_raises(metrics):
 
 def test_prepared_devices_are_those_of_now_and_publish_errors_add_up(metrics):
     metrics.prepared({"gpu": 3, "mig": 2}, claims=4)
-    metrics.prepared({"gpu": 1}, claims=1)
+    metrics.prepared({"gpu": 1, "vfio": 1}, claims=1)
     metrics.publish_error()
     metrics.publish_error()
     assert value(metrics, "dra_driver_prepared_devices", type="gpu") == 1
     assert value(metrics, "dra_driver_prepared_devices", type="mig") == 0
+    assert value(metrics, "dra_driver_prepared_devices", type="vfio") == 1
     assert value(metrics, "dra_driver_prepared_claims") == 1
     assert value(metrics, "dra_driver_publish_errors_total") == 2
 
