@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver import errors, settings
 from dra_driver.adapters.disk import files, records
-from dra_driver.adapters.system import file_holders, processes
+from dra_driver.adapters.system import boots, file_holders, processes
 from dra_driver.apps.node import host
 from dra_driver.logic.doctor import diagnosis, passthrough_diagnosis
 from dra_driver.logic.passthrough import cards, modules, nodes
@@ -37,7 +37,7 @@ def findings(
         passthrough_diagnosis.Seen(
             bus,
             gpus,
-            _known(config.state / "claims"),
+            _known(config.state / "claims", config.boot_id_file),
             tuple(_modules(config, hardware, bus)),
             hardware.pci.seen(nodes.API).exists(),
             _holders(config, hardware, gpus),
@@ -45,15 +45,20 @@ def findings(
     )
 
 
-def _known(directory: pathlib.Path) -> list[prepared.Record]:
-    """The records of claims, as far as they can be read."""
+def _known(directory: pathlib.Path, boot_id_file: pathlib.Path) -> list[prepared.Record]:
+    """The records of claims of this boot, as far as they can be read.
+
+    Nothing is bound any more for an earlier one, and the plugin drops those when it starts.
+    """
     if not directory.is_dir():
         return []
     try:
-        return list(records.Records(directory).contents().records.values())
-    except files.TROUBLE:
-        # What is wrong with the directory is told where directories are looked at.
+        boot_id = boots.current(boot_id_file)
+        known = records.Records(directory).contents().records.values()
+    except (errors.Fatal, *files.TROUBLE):
+        # What is wrong with the file or the directory is told where those are looked at.
         return []
+    return [record for record in known if record.boot_id == boot_id]
 
 
 def _modules(

@@ -15,6 +15,7 @@ from dra_driver.sim.pci import changing
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "proc").mkdir()
+    (tmp_path / "boot_id").write_text("boot-1\n")
     return settings.KubeletPlugin.model_validate(
         {
             "node_name": api_cluster.NODE,
@@ -22,6 +23,7 @@ def config(tmp_path):
             "simulation_dir": tmp_path / "simulation",
             "kubelet_root": tmp_path / "kubelet",
             "proc_root": tmp_path / "proc",
+            "boot_id_file": tmp_path / "boot_id",
             "vfio": "on",
         }
     )
@@ -35,6 +37,30 @@ def found(config):
 
 def look(config, found):
     return doctor_passthrough.findings(config, found, found.nvml.discover().gpus)
+
+
+def claim(config, boot_id):
+    """A claim had the first GPU for a virtual machine, in that boot."""
+    device = prepared.PreparedDevice(
+        requests=("r",), pool="n", device="gpu-vfio-0", cdi_ids=(), kind="vfio"
+    )
+    record = prepared.Record(
+        uid="u",
+        namespace="team",
+        name="vm",
+        phase=prepared.Phase.COMPLETED,
+        boot_id=boot_id,
+        devices=(device,),
+    )
+    binding = bindings.Binding(
+        device="gpu-vfio-0",
+        gpu=first(config).uuid,
+        address=first(config).pci_address,
+        group=1,
+        driver="vfio-pci",
+    )
+    config.state.mkdir(parents=True, exist_ok=True)
+    records.Records(config.state / "claims").write(bindings.into(record, (binding,)))
 
 
 def first(config):
@@ -80,26 +106,20 @@ def test_a_gpu_without_a_driver_is_told_and_one_of_a_claim_is_named_with_it(conf
     [note] = [one for one in look(config, found) if one.level == "note"]
     assert "has no driver" in note.cause
     changing.bind(config.simulation, first(config).pci_address, "vfio-pci")
-    config.state.mkdir(parents=True)
-    device = prepared.PreparedDevice(
-        requests=("r",), pool="n", device="gpu-vfio-0", cdi_ids=(), kind="vfio"
-    )
-    record = prepared.Record(
-        uid="u",
-        namespace="team",
-        name="vm",
-        phase=prepared.Phase.COMPLETED,
-        boot_id="b",
-        devices=(device,),
-    )
-    binding = bindings.Binding(
-        device="gpu-vfio-0",
-        gpu=first(config).uuid,
-        address=first(config).pci_address,
-        group=1,
-        driver="vfio-pci",
-    )
-    records.Records(config.state / "claims").write(bindings.into(record, (binding,)))
+    claim(config, "boot-1")
     causes = [one.cause for one in look(config, found)]
     assert f"{first(config).pci_address} is bound to vfio-pci for claim team/vm" in causes
+    assert doctor_scene.not_fine(look(config, found)) == []
+
+
+def test_what_a_claim_had_before_the_node_was_started_anew_is_nothing_that_lacks_now(config, found):
+    claim(config, "boot-0")
+    assert doctor_scene.not_fine(look(config, found)) == []
+    [last] = [one for one in look(config, found) if one.check == "VFIO"]
+    assert first(config).pci_address in last.cause
+
+
+def test_a_boot_id_that_cannot_be_read_is_told_elsewhere(config, found):
+    claim(config, "boot-1")
+    config.boot_id_file.unlink()
     assert doctor_scene.not_fine(look(config, found)) == []
