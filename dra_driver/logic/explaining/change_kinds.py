@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dra_driver.logic.cel import selection
 from dra_driver.logic.explaining import changes, device_hurdles
+from dra_driver.logic.offering import classes as own_classes
 from dra_driver.logic.picturing import snapshots
 from dra_driver.logic.scheduling import capacities, constraints, demand, hurdles
-from dra_driver.model import claims, health, quantities, taints
+from dra_driver.model import claims, health, quantities, sharing, taints
 
 MAX_SETS = 20
 """Sets of parts of a selector that are tried for one request."""
@@ -140,10 +141,14 @@ def counts(setting: changes.Setting) -> Iterator[changes.Change]:
 
 
 def classes(setting: changes.Setting) -> Iterator[changes.Change]:
-    """With another class of devices of the same driver; that with the shortest name first."""
+    """With another class of devices of the same driver; that with the shortest name first.
+
+    What is for virtual machines helps no container, and the other way round.
+    """
     by_length = sorted(setting.snapshot.classes.items(), key=lambda e: (len(e[0]), e[0]))
     for want in setting.wants:
         old, drivers = want.device_class.name, _drivers(want, setting)
+        is_vfio = _wants_vfio(want, setting)
         for name, device_class in by_length:
             if name == old:
                 continue
@@ -153,7 +158,10 @@ def classes(setting: changes.Setting) -> Iterator[changes.Change]:
                 continue
             seen = (fall.candidate for fall in setting.falls(want))
             if not any(
-                one.id.driver in drivers and hurdles.all_hold(compiled, one) for one in seen
+                one.id.driver in drivers
+                and hurdles.all_hold(compiled, one)
+                and device_hurdles.is_vfio(one) is is_vfio
+                for one in seen
             ):
                 continue
             yield changes.Change(
@@ -196,6 +204,16 @@ def _most_free(want: demand.Want, setting: changes.Setting) -> int:
         sum(fall.kind is hurdles.Kind.FREE for fall in spot.falls[want]) for spot in setting.spots
     )
     return max(counted, default=0)
+
+
+def _wants_vfio(want: demand.Want, setting: changes.Setting) -> bool:
+    """Whether the request's class is one for virtual machines; by its name where it has none."""
+    seen = (fall.candidate for fall in setting.falls(want))
+    found = [one for one in seen if hurdles.all_hold(want.class_selectors, one)]
+    if found:
+        return all(map(device_hurdles.is_vfio, found))
+    by_name = own_classes.types(snapshots.DRIVER).get(want.device_class.name)
+    return by_name is sharing.DeviceType.VFIO
 
 
 def _drivers(want: demand.Want, setting: changes.Setting) -> set[str]:

@@ -158,14 +158,15 @@ def _other_kind(
     candidate: candidacy.Candidate, rivals: Sequence[candidacy.Candidate]
 ) -> tuple[str, ...]:
     """What of the same card is in use by a virtual machine while this is not for one, or so."""
-    names = [one.id.device for one in rivals if _is_vfio(one) is not _is_vfio(candidate)]
+    names = [one.id.device for one in rivals if is_vfio(one) is not is_vfio(candidate)]
     if not names:
         return ()
     draws = "draw" if len(names) > 1 else "draws"
     return (f"{', '.join(names)} {draws} on the same counters",)
 
 
-def _is_vfio(candidate: candidacy.Candidate) -> bool:
+def is_vfio(candidate: candidacy.Candidate) -> bool:
+    """Whether it is for virtual machines, and of no use in a container."""
     return fitting.attribute(candidate, "type") == sharing.DeviceType.VFIO.value
 
 

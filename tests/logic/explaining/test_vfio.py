@@ -54,3 +54,19 @@ def test_a_gpu_that_nobody_has_is_free_for_both():
     for of_class in ("vfio.gpu.nvidia.com", "gpu"):
         asked = claim("mine", request(of_class=of_class))
         assert explain("claim/mine", VFIO, GPUS, *nodes(), asked).verdict == "fits"
+
+
+def nearest(of_class, *devices):
+    asked = claim("mine", request(of_class=of_class))
+    found = explain("claim/mine", VFIO, GPUS, pool("a", *devices), asked).nearest
+    return [miss.change for miss in found]
+
+
+def test_who_wants_a_gpu_for_a_virtual_machine_is_not_sent_to_what_containers_get():
+    for others in ((), (gpu("gpu-vfio-9", type="vfio", taint="gone"),)):
+        found = nearest("vfio.gpu.nvidia.com", gpu("gpu-0", type="gpu"), *others)
+        assert not any("ask for class" in change for change in found)
+
+
+def test_a_container_is_not_sent_to_what_virtual_machines_get():
+    assert nearest("gpu", gpu("gpu-vfio-0", type="vfio")) == []
