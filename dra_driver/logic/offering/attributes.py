@@ -27,14 +27,21 @@ _DRIVER_VERSION = re.compile(r"\d{1,19}(\.\d{1,19}){1,2}")
 """Numbers that fit into 64 bits, as those of a semantic version have to."""
 
 
-def device(gpu: devices.Gpu, *, partitionable: bool = False, lists: bool = False) -> slices.Device:
+def device(
+    gpu: devices.Gpu,
+    *,
+    partitionable: bool = False,
+    lists: bool = False,
+    vfio_hurdle: str | None = None,
+) -> slices.Device:
     """The whole GPU as a device. A fact that is not known is left out, and so is one too long.
 
     No memory is not known memory: some cards whose memory is the system's say 0. Of a GPU that NVML
     has not told of little is known.
 
     One that can be had in parts tells how much of each engine it has, as its partitions do. With
-    `lists` attributes may be lists.
+    `lists` attributes may be lists. `vfio_hurdle` is why virtual machines are not offered it, where
+    they are to be (`passthrough.hurdles.Word`).
     """
     facts = {
         "type": "gpu",
@@ -45,6 +52,7 @@ def device(gpu: devices.Gpu, *, partitionable: bool = False, lists: bool = False
         "migCapable": abilities.cut(gpu),
         "mpsCapable": abilities.mps(gpu),
         "timeSliceCapable": abilities.time_slices(gpu),
+        "vfioHurdle": vfio_hurdle,
     }
     capacity = {}
     if gpu.memory_bytes:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from dra_driver.logic.offering import abilities, placements
+from dra_driver.logic.passthrough import hurdles
 from dra_driver.model import devices, mig, pci, prepared, shares
 
 
@@ -113,7 +114,10 @@ def passed(
     elif found.is_found or card.name in card.offers:
         note = None
     else:
-        note = f"it is handed over as a whole only, and {card.note or 'it is not offered whole'}"
+        note = hurdles.Hurdle(
+            hurdles.Word.NOT_WHOLE,
+            f"it is handed over as a whole only, and {card.note or 'it is not offered whole'}",
+        )
     offers = {} if mode is devices.VfioMode.ONLY or is_found(found) else dict(card.offers)
     counters = dict(card.counters) if offers else {}
     if note is None and not isinstance(found, str):

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dra_driver.logic.offering import attributes, catalog, placements, publishing, shares
+from dra_driver.logic.passthrough import hurdles
 from dra_driver.model import devices, quantities, slices
 
 COUNTER_SET = "{card}-counter-set"
@@ -37,7 +38,10 @@ def device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) ->
         found = attributes.vfio(offered, lists=form.lists)
     elif offered.spot is None:
         partitionable = any(is_partition(one) for one in card.offers.values())
-        found = attributes.device(offered.gpu, partitionable=partitionable, lists=form.lists)
+        hurdle = hurdles.word_of(card.vfio_note)
+        found = attributes.device(
+            offered.gpu, partitionable=partitionable, lists=form.lists, vfio_hurdle=hurdle
+        )
     else:
         found = attributes.partition(offered, lists=form.lists)
         amounts = (

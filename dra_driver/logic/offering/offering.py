@@ -18,6 +18,7 @@ from dra_driver.logic.offering import (
     refusals,
     tainted,
 )
+from dra_driver.logic.passthrough import hurdles
 from dra_driver.model import devices, mig, slices
 
 _SPLIT = publishing.Form(publishing.Layout.SPLIT)
@@ -308,7 +309,10 @@ def _is_refused(part: slices.Device | publishing.CounterSet, refused: Collection
 def _without_counters(card: catalog.Card) -> catalog.Card:
     """Without counters partitions, and what a virtual machine gets, would be given out twice."""
     left = {name: one for name, one in card.offers.items() if not counting.is_beside(one, card)}
-    return dataclasses.replace(card, offers=left, counters={})
+    note = card.vfio_note
+    if any(one.vfio is not None for name, one in card.offers.items() if name not in left):
+        note = hurdles.Hurdle(hurdles.Word.NO_COUNTERS, hurdles.TEXTS[hurdles.Word.NO_COUNTERS])
+    return dataclasses.replace(card, offers=left, counters={}, vfio_note=note)
 
 
 def _counter_slices(sets: Sequence[publishing.CounterSet]) -> Iterator[publishing.Content]:

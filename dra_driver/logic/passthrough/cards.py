@@ -6,27 +6,34 @@ theirs. Bridges are no part of that (Linux, `drivers/vfio/vfio_main.c`).
 
 from collections.abc import Sequence
 
+from dra_driver.logic.passthrough import hurdles
 from dra_driver.model import devices, pci
 
 NVIDIA = "nvidia"
 """The driver from which GPUs are taken, and to which they go back."""
-NO_IOMMU = (
+_Word = hurdles.Word
+NO_IOMMU = hurdles.Hurdle(
+    _Word.IOMMU_OFF,
     "the IOMMU is off, so no device can be handed to a virtual machine safely: switch it on in the "
-    "firmware (VT-d, AMD-Vi) and for the kernel (intel_iommu=on, or amd_iommu=on), and reboot"
+    "firmware (VT-d, AMD-Vi) and for the kernel (intel_iommu=on, or amd_iommu=on), and reboot",
 )
 
 
 def passable(function: pci.Function, bus: pci.Bus) -> devices.Passthrough | str:
     """The GPU as a virtual machine is given it, or why it cannot be."""
     if function.physical is not None:
-        return (
+        return hurdles.Hurdle(
+            _Word.VIRTUAL,
             f"{function.address} is a virtual function of {function.physical}, which is the "
-            "hypervisor's to give"
+            "hypervisor's to give",
         )
     if not bus.has_iommu:
         return NO_IOMMU
     if function.group is None:
-        return f"{function.address} is in no IOMMU group: the platform does not isolate it"
+        return hurdles.Hurdle(
+            _Word.NO_GROUP,
+            f"{function.address} is in no IOMMU group: the platform does not isolate it",
+        )
     others = [one for one in bus.members(function.group) if one.address != function.address]
     if reason := _why_not_taken(function) or _why_not_alone(function, function.group, others):
         return reason
@@ -46,14 +53,16 @@ def passable(function: pci.Function, bus: pci.Bus) -> devices.Passthrough | str:
 
 def _why_not_taken(function: pci.Function) -> str | None:
     if function.driver is None:
-        return (
+        return hurdles.Hurdle(
+            _Word.NO_DRIVER,
             f"{function.address} has no driver: bind it to {NVIDIA} (echo {function.address} > "
-            f"/sys/bus/pci/drivers/{NVIDIA}/bind), or to a VFIO driver to have it offered so"
+            f"/sys/bus/pci/drivers/{NVIDIA}/bind), or to a VFIO driver to have it offered so",
         )
     if function.driver != NVIDIA and not is_vfio_driver(function.driver):
-        return (
+        return hurdles.Hurdle(
+            _Word.OTHER_DRIVER,
             f"{function.address} is bound to {function.driver}: only a GPU that {NVIDIA} or a VFIO "
-            "driver has is handed over"
+            "driver has is handed over",
         )
     return None
 
@@ -63,10 +72,11 @@ def _why_not_alone(
 ) -> str | None:
     for one in others:
         if one.slot != function.slot and one.base_class != pci.BRIDGE:
-            return (
+            return hurdles.Hurdle(
+                _Word.FOREIGN,
                 f"IOMMU group {group} of {function.address} has {one} too, which would go to the "
                 "virtual machine with it: move one of the two to another slot, or switch ACS on in "
-                "the firmware"
+                "the firmware",
             )
     return None
 

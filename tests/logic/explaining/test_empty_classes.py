@@ -32,6 +32,28 @@ def test_a_claim_for_vfio_devices_is_told_how_there_may_be_some():
     assert reasons(VFIO, *nodes, asked) == (f'request "gpu": {NO_VFIO}',)
 
 
+def of_ours(node, *devices):
+    return pool(node, *devices, driver="gpu.nvidia.com")
+
+
+def test_what_keeps_gpus_from_virtual_machines_is_told_as_slices_tell_it():
+    asked = claim("mine", request(of_class="vfio.gpu.nvidia.com"))
+    off = [of_ours(name, gpu("x", type="gpu", vfioHurdle="IOMMUOff")) for name in "abcdefg"]
+    foreign = gpu("x", type="gpu", vfioHurdle="ForeignDeviceInGroup")
+    newer = of_ours("y", gpu("x", type="gpu", vfioHurdle="SomethingNew"))
+    of_others = pool("w", gpu("x", type="gpu", vfioHurdle="NoDriver"))
+    nodes = [*off, of_ours("z", foreign, gpu("y", type="gpu")), newer, of_others]
+    domain = "gpu.nvidia.com"
+    ours = f"device.driver == '{domain}' && device.attributes['{domain}'].type == 'vfio'"
+    [told] = reasons(device_class(ours, name="vfio.gpu.nvidia.com"), *nodes, asked)
+    assert told == (
+        'request "gpu": no node offers devices of class vfio.gpu.nvidia.com, which are for virtual '
+        "machines. It is on, and GPUs cannot be handed over: something else is in its IOMMU group "
+        "(z); the IOMMU is off (a, b, c, d, e and 2 more); SomethingNew (y). In a container ask for "
+        "class gpu.nvidia.com"
+    )
+
+
 def test_where_another_driver_offers_vfio_devices_they_are_as_any_others():
     asked = claim("mine", request(of_class="vfio.gpu.nvidia.com"))
     nodes = [pool("a", gpu("x", type="gpu")), pool("b", gpu("y", type="vfio"))]

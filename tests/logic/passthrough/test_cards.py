@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from dra_driver.logic.passthrough import cards
+from dra_driver.logic.passthrough import cards, hurdles
 from dra_driver.model import devices, pci
 
 AT, AUDIO_AT, OTHER_AT = (
@@ -84,3 +84,25 @@ def test_a_gpu_that_somebody_bound_to_a_vfio_driver_is_passed_through_as_it_was_
 @pytest.mark.parametrize("driver", ["nvidia", "nouveau", "vfio-platform", None])
 def test_other_drivers_are_no_vfio_drivers(driver):
     assert not cards.is_vfio_driver(driver)
+
+
+@pytest.mark.parametrize(
+    ("facts", "bus_facts", "word"),
+    [
+        ({"driver": None}, {}, "NoDriver"),
+        ({"driver": "nouveau"}, {}, "OtherDriver"),
+        ({"physical": OTHER_AT}, {}, "VirtualFunction"),
+        ({"group": None}, {}, "NoIOMMUGroup"),
+        ({"group": None}, {"has_iommu": False}, "IOMMUOff"),
+    ],
+)
+def test_each_reason_has_a_word_that_slices_have_room_for(facts, bus_facts, word):
+    reason = why_not(dataclasses.replace(GPU, **facts), **bus_facts)
+    assert hurdles.word_of(reason) == word
+
+
+def test_other_reasons_have_a_word_too():
+    assert hurdles.word_of(why_not(GPU, DISK)) == "ForeignDeviceInGroup"
+    assert hurdles.word_of("whatever") == "Other"
+    assert hurdles.word_of(None) is None
+    assert set(hurdles.TEXTS) == set(hurdles.Word)
