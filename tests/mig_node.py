@@ -336,6 +336,12 @@ class Node:
         found = self.pci.function(self.card(number).pci_address)
         return found and found.driver
 
+    def override(self, address):
+        """The driver that alone may have a function, as `/sys` tells; None: any that fits."""
+        path = self.simulation / "sys/bus/pci/devices" / address / "driver_override"
+        text = path.read_text().strip()
+        return None if text == "(null)" else text
+
     def hardware(self):
         """The MIG state of all GPUs and their persistence, to be compared with itself."""
         return [

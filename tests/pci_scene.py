@@ -71,6 +71,12 @@ class Scene:
         self.bus.allow(address, None)
         self.bus.bind(address, driver)
 
+    def override(self, address):
+        """The driver that alone may have a function, as `/sys` tells; None: any that fits."""
+        path = self.sys / "bus/pci/devices" / address / "driver_override"
+        text = path.read_text().strip()
+        return None if text == "(null)" else text
+
     def links(self, address):
         """The drivers in whose directories a function is linked."""
         return {path.parent.name for path in self.sys.glob(f"bus/pci/drivers/*/{address}")}

@@ -17,11 +17,11 @@ BRIDGE = 0x06
 class Function:
     """A PCI function. `kind` is its class code, 24 bits.
 
-    `driver` is the kernel's driver that it is bound to, None without one; `override` the only one
-    that may be bound to it, where somebody said so. `group` is its IOMMU group, None where the
-    IOMMU is off. `memory_bytes` are those of its memory BARs. `physical` is, of a virtual function,
-    the function that it is one of; `virtual_functions` are how many of its own are on. `cdev` is
-    its name in `/dev/vfio/devices`, once a VFIO driver has it and the kernel has IOMMUFD.
+    `driver` is the kernel's driver that it is bound to, None without one. `group` is its IOMMU
+    group, None where the IOMMU is off. `memory_bytes` are those of its memory BARs. `physical` is,
+    of a virtual function, the function that it is one of; `virtual_functions` are how many of its
+    own are on. `cdev` is its name in `/dev/vfio/devices`, once a VFIO driver has it and the kernel
+    has IOMMUFD.
     """
 
     address: devices.PciAddress
@@ -30,7 +30,6 @@ class Function:
     kind: int
     modalias: str
     driver: str | None = None
-    override: str | None = None
     group: int | None = None
     memory_bytes: int = 0
     numa_node: int | None = None

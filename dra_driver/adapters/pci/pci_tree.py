@@ -1,7 +1,9 @@
 """What sysfs tells of PCI functions (Linux, `Documentation/ABI/testing/sysfs-bus-pci`).
 
 Functions come and go at any moment, with hot plug, virtual functions and resets: one that goes
-while it is read is not there.
+while it is read is not there. Nothing is read that the kernel tells with the lock of the device
+held, as `driver_override` and `sriov_numvfs` (Linux, `drivers/pci/pci-sysfs.c`, `iov.c`): while a
+driver does not let go of its device, whoever reads that does not come back.
 """
 
 import contextlib
@@ -14,7 +16,6 @@ from dra_driver.model import devices, pci
 _BARS = 6
 _IORESOURCE_MEM = 0x200
 """Linux, `include/linux/ioport.h`."""
-_UNSET = "(null)"
 
 
 class PciTree:
@@ -56,13 +57,12 @@ class PciTree:
                 kind=_number(path / "class"),
                 modalias=_text(path / "modalias"),
                 driver=self.driver(address),
-                override=_override(path),
                 group=_group(path),
                 memory_bytes=_memory(_text(path / "resource")),
                 numa_node=self._place.numa_node(address),
                 pcie_root=self._place.pcie_root(address),
                 physical=None if physical is None else devices.PciAddress(physical),
-                virtual_functions=_count(path / "sriov_numvfs"),
+                virtual_functions=sum(one.name.startswith("virtfn") for one in _listed(path)),
                 cdev=next((one.name for one in _listed(path / "vfio-dev")), None),
             )
         except (OSError, ValueError):
@@ -108,22 +108,6 @@ def _text(path: pathlib.Path) -> str:
 
 def _number(path: pathlib.Path) -> int:
     return int(_text(path), 16)
-
-
-def _count(path: pathlib.Path) -> int:
-    """How many virtual functions are on; functions that can have none have no such file."""
-    try:
-        return int(_text(path))
-    except FileNotFoundError:
-        return 0
-
-
-def _override(path: pathlib.Path) -> str | None:
-    try:
-        text = _text(path / "driver_override")
-    except FileNotFoundError:
-        return None
-    return None if text in {"", _UNSET} else text
 
 
 def _group(path: pathlib.Path) -> int | None:

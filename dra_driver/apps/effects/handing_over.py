@@ -142,8 +142,9 @@ class Handover:
             return
         self._refuse_hanging(binding)
         self._refuse_holders_of_group(binding)
+        is_reserved = self._tools.books.get(binding.gpu).handed_over is not None
         for one in reversed(binding.functions):
-            self._bind_back(binding, one)
+            self._bind_back(binding, one, is_reserved=is_reserved)
         if any(one.driver == cards.NVIDIA for one in binding.functions):
             self._see_again(binding)
         self._note(binding, handed_over=None, persistence_off=False)
@@ -263,7 +264,9 @@ class Handover:
             self._bus.unbind(address)
             self._bus.bind(address, driver)
 
-    def _bind_back(self, binding: bindings.Binding, one: bindings.Function) -> None:
+    def _bind_back(
+        self, binding: bindings.Binding, one: bindings.Function, *, is_reserved: bool
+    ) -> None:
         address = devices.PciAddress(one.address)
         seen = self._bus.function(address)
         if seen is None:
@@ -273,9 +276,11 @@ class Handover:
         if is_others:
             self._log.warning("somebody else has bound it; it stays so", function=str(seen))
             return
-        if seen.override is not None:
+        is_back = seen.driver == one.driver
+        if is_reserved or not is_back:
+            # Whether it is reserved for a driver cannot be read without waiting for the kernel.
             self._bus.allow(address, None)
-        if seen.driver == one.driver:
+        if is_back:
             return
         self._bus.unbind(address)
         if one.driver is not None:

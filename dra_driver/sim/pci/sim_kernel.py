@@ -102,6 +102,7 @@ class SimKernel:
                 self._do(bus, what)
                 return
             bus.pending.append(what)
+            tree.show(self._state_dir, bus, function)
         if faults.hangs(self._state_dir, action, address, driver):
             seconds = min(seconds, _HANG_SECONDS)
         self._wait(address, seconds)

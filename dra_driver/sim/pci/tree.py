@@ -42,6 +42,9 @@ def write(directory: pathlib.Path, bus: pci_state.Bus) -> pathlib.Path:
     if _content(aside) == _content(root):
         shutil.rmtree(aside)
     else:
+        for path in root.rglob("*"):
+            if path.is_fifo():
+                _answer(path, "")
         shutil.rmtree(root, ignore_errors=True)
         aside.rename(root)
     _write_host(directory, bus)
@@ -51,7 +54,7 @@ def write(directory: pathlib.Path, bus: pci_state.Bus) -> pathlib.Path:
 
 def show(directory: pathlib.Path, bus: pci_state.Bus, function: pci_state.Function) -> None:
     """Have what `/sys` and `/dev` tell of a function's driver as it is."""
-    _bind(directory / SYS, function)
+    _bind(directory / SYS, bus, function)
     write_nodes(directory, bus)
 
 
@@ -98,19 +101,19 @@ def _write_function(root: pathlib.Path, bus: pci_state.Bus, function: pci_state.
         "numa_node": str(function.numa_node),
         "resource": "\n".join(_resources(function.bars)),
     }
-    if function.physical is None and function.kind >> 16 == 0x03:
-        facts["sriov_numvfs"] = str(function.virtual_functions)
     for name, value in facts.items():
         (device / name).write_text(f"{value}\n", encoding="ascii")
     _link(root / "bus/pci/devices" / function.address, device)
     if function.physical is not None and (physical := bus.find(function.physical)) is not None:
         _link(device / "physfn", _place(root, physical))
+    for number, one in enumerate(one for one in bus.present if one.physical == function.address):
+        _link(device / f"virtfn{number}", _place(root, one))
     if bus.has_iommu:
         group = root / "kernel/iommu_groups" / str(function.group)
         (group / "devices").mkdir(parents=True, exist_ok=True)
         _link(group / "devices" / function.address, device)
         _link(device / "iommu_group", group)
-    _bind(root, function)
+    _bind(root, bus, function)
 
 
 def _resources(bars: Iterable[int]) -> Iterator[str]:
@@ -135,13 +138,20 @@ def _write_driver(root: pathlib.Path, driver: str) -> None:
     _link(module / "drivers" / f"pci:{driver}", folder)
 
 
-def _bind(root: pathlib.Path, function: pci_state.Function) -> None:
+def _bind(root: pathlib.Path, bus: pci_state.Bus, function: pci_state.Function) -> None:
     """Have the links and files that change with a function's driver as they should be."""
     device, drivers = _place(root, function), root / "bus/pci/drivers"
+    driver = _linked(bus, function)
     for folder in _listed(drivers):
-        if folder.name != function.driver:
+        if folder.name != driver:
             (folder / function.address).unlink(missing_ok=True)
-    _put(device / "driver_override", f"{function.override or '(null)'}\n")
+    facts = {"driver_override": function.override or "(null)"}
+    if function.physical is None and function.kind >> 16 == 0x03:
+        facts["sriov_numvfs"] = str(function.virtual_functions)
+    for name, value in facts.items():
+        _put_locked(
+            device / name, f"{value}\n", is_locked=bus.waiting(function.address) is not None
+        )
     named = None if function.cdev is None else f"vfio{function.cdev}"
     for path in _listed(device / "vfio-dev"):
         if path.name != named:
@@ -151,11 +161,21 @@ def _bind(root: pathlib.Path, function: pci_state.Function) -> None:
             (device / "vfio-dev").rmdir()
     else:
         (device / "vfio-dev" / named).mkdir(parents=True, exist_ok=True)
-    if function.driver is None:
+    if driver is None:
         (device / "driver").unlink(missing_ok=True)
     else:
-        _link(device / "driver", drivers / function.driver)
-        _link(drivers / function.driver / function.address, device)
+        _link(device / "driver", drivers / driver)
+        _link(drivers / driver / function.address, device)
+
+
+def _linked(bus: pci_state.Bus, function: pci_state.Function) -> str | None:
+    """The driver that links tell of: they go before it is left, and come before it is had (Linux,
+    `__device_release_driver` and `really_probe` in `drivers/base/dd.c`).
+    """
+    waiting = bus.waiting(function.address)
+    if waiting is None:
+        return function.driver
+    return waiting.driver if waiting.action == "bind" else None
 
 
 def _write_host(directory: pathlib.Path, bus: pci_state.Bus) -> None:
@@ -194,6 +214,34 @@ def _put(path: pathlib.Path, text: str) -> None:
     aside.replace(path)
 
 
+def _put_locked(path: pathlib.Path, text: str, *, is_locked: bool) -> None:
+    """A file of which the kernel tells with the lock of the device held: while a driver is at work
+    on that, who reads it does not come back (Linux, `driver_override_show` in
+    `drivers/pci/pci-sysfs.c`, `sriov_numvfs_show` in `iov.c` from 5.5 to 6.11).
+    """
+    if is_locked and not path.is_fifo():
+        aside = path.with_name(f".{path.name}.new")
+        os.mkfifo(aside)
+        aside.replace(path)
+    elif not is_locked and path.is_fifo():
+        aside = path.rename(path.with_name(f".{path.name}.old"))
+        _put(path, text)
+        _answer(aside, text)
+        aside.unlink()
+    elif not is_locked:
+        _put(path, text)
+
+
+def _answer(fifo: pathlib.Path, text: str) -> None:
+    """Let those go who wait for what it says."""
+    with contextlib.suppress(OSError):
+        writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(writer, text.encode())
+        finally:
+            os.close(writer)
+
+
 def _listed(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
         return list(folder.iterdir())
@@ -209,4 +257,4 @@ def _content(root: pathlib.Path) -> dict[str, str]:
 def _told(path: pathlib.Path) -> str:
     if path.is_symlink():
         return str(path.readlink())
-    return "" if path.is_dir() else path.read_text(encoding="ascii")
+    return "" if path.is_dir() or path.is_fifo() else path.read_text(encoding="ascii")

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import threading
 
 import pci_files
 import pytest
@@ -67,7 +68,6 @@ def test_a_gpu_is_read_with_all_that_the_kernel_tells(files, bus, tmp_path):
         kind=0x030200,
         modalias="pci:v000010DEd00002335sv000010DEsd000018BFbc03sc02i00",
         driver="vfio-pci",
-        override="vfio-pci",
         group=17,
         memory_bytes=(16 << 20) + (256 << 30) + (32 << 20),
         numa_node=1,
@@ -84,17 +84,33 @@ def test_what_the_kernel_does_not_tell_is_none(files, bus):
 
     found = bus.function(H200)
 
-    assert found.driver is found.override is found.group is found.numa_node is None
+    assert found.driver is found.group is found.numa_node is None
     assert found.cdev is found.product is None
 
 
 def test_virtual_functions_and_the_one_they_are_of(files, bus):
-    physical = files.add(sriov_numvfs="4")
+    physical = files.add()
     virtual = files.add("0000:41:00.4")
     files.link(virtual / "physfn", physical)
+    for number in range(4):
+        files.link(physical / f"virtfn{number}", virtual)
 
     assert bus.function(H200).virtual_functions == 4
     assert bus.function("0000:41:00.4").physical == H200
+
+
+def test_nothing_is_read_for_which_the_kernel_takes_the_lock_of_the_device(files, bus):
+    """A driver that does not let go of its device has it: no look at the bus would come back."""
+    device = files.add(driver="nvidia", group=17, driver_override=None)
+    for name in ("driver_override", "sriov_numvfs"):
+        os.mkfifo(device / name)
+    found = []
+    looker = threading.Thread(target=lambda: found.append(bus.scan()), daemon=True)
+    looker.start()
+
+    looker.join(10)
+
+    assert set(found[0].functions) == {H200}
 
 
 def test_only_memory_counts_and_only_of_bars(files, bus):

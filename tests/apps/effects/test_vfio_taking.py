@@ -93,7 +93,7 @@ def test_the_other_functions_of_the_card_go_along_and_come_back(node, api):
     assert node.driver(1) == "vfio-pci"
     node.unprepare(ref)
     assert node.pci.function(sound(node)).driver == "snd_hda_intel"
-    assert node.pci.function(sound(node)).override is None
+    assert node.override(sound(node)) is None
     assert node.is_clean()
 
 

@@ -102,10 +102,10 @@ def test_an_administrator_binds_and_unbinds(scene):
     changing.bind(scene.directory, SOUND, None)
 
     assert drivers(scene) == {H100: "vfio-pci", L4: "nvidia", SOUND: None}
-    assert scene.bus.function(H100).override == "vfio-pci"
+    assert scene.override(H100) == "vfio-pci"
     assert scene.listed == {L4}
     changing.bind(scene.directory, H100, "nvidia")
-    assert scene.bus.function(H100).override is None
+    assert scene.override(H100) is None
     assert scene.listed == {H100, L4}
 
 

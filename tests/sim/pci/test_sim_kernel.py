@@ -2,13 +2,15 @@
 
 import errno
 import pathlib
+import threading
 
 import pci_scene
+import polling
 import pytest
 
 from dra_driver.adapters.pci import pci_kernel
 from dra_driver.sim.gpus import gpu_clients, gpu_errors, gpu_operations
-from dra_driver.sim.pci import changing, faults
+from dra_driver.sim.pci import changing, faults, pci_state
 
 H100, L4, SOUND = "0000:04:00.0", "0000:07:00.0", "0000:07:00.1"
 NODES = {"iommu", "vfio/vfio"}
@@ -32,7 +34,8 @@ def test_the_tree_is_one_of_a_machine(scene):
     found = scene.bus.scan()
 
     gpu = found.functions[H100]
-    assert (gpu.vendor, gpu.device, gpu.driver, gpu.override) == (0x10DE, 0x2330, "nvidia", None)
+    assert (gpu.vendor, gpu.device, gpu.driver) == (0x10DE, 0x2330, "nvidia")
+    assert scene.override(H100) is None
     assert gpu.modalias == "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
     assert gpu.memory_bytes == (16 << 20) + (128 << 30) + (32 << 20)
     assert gpu.product == "GH100 [H100 SXM5 80GB]"
@@ -56,7 +59,7 @@ def test_a_gpu_goes_to_vfio_and_comes_back(scene):
     scene.passed(H100)
 
     found = scene.bus.function(H100)
-    assert (found.driver, found.override, found.cdev) == ("vfio-pci", "vfio-pci", "vfio0")
+    assert (found.driver, scene.override(H100), found.cdev) == ("vfio-pci", "vfio-pci", "vfio0")
     assert scene.links(H100) == {"vfio-pci"}
     assert scene.devices == NODES | {f"vfio/{GROUP}", "vfio/devices/vfio0"}
     assert scene.listed == {L4}
@@ -64,7 +67,7 @@ def test_a_gpu_goes_to_vfio_and_comes_back(scene):
     scene.returned(H100)
 
     found = scene.bus.function(H100)
-    assert (found.driver, found.override, found.cdev) == ("nvidia", None, None)
+    assert (found.driver, scene.override(H100), found.cdev) == ("nvidia", None, None)
     assert scene.links(H100) == {"nvidia"}
     assert scene.devices == NODES
     assert scene.listed == {H100, L4}
@@ -207,7 +210,9 @@ def test_a_gpu_that_is_kept_open_is_not_given_up_before_it_is_closed(scene, fact
     with pytest.raises(pci_kernel.Hung, match=rf"{H100}: taking it from nvidia: .*within 0\.05 s"):
         scene.bus.unbind(H100)
 
-    assert scene.bus.function(H100).driver == "nvidia"
+    # Its links go first, and the driver itself only then.
+    assert scene.bus.function(H100).driver is None
+    assert scene.bus.scan().functions[H100].driver is None
     assert len(scene.bus.hanging(H100)) == 1
     scene.edit(H100, persistence_mode=False, processes=[])
     assert scene.bus.hanging(H100) == ()
@@ -293,7 +298,8 @@ def test_what_hangs_is_done_once_it_does_not_hang_any_more(scene, action):
     with pytest.raises(pci_kernel.Hung, match="it may be done yet"):
         scene.passed(H100)
 
-    before = scene.bus.function(H100).driver
+    before = pci_state.open_file(scene.directory).read().find(H100).driver
+    told = scene.bus.function(H100).driver
     [pid] = scene.bus.hanging(H100)
     assert scene.bus.hanging(L4) == ()
     again = pci_scene.gpu_driver.kernel(scene.directory)
@@ -302,6 +308,27 @@ def test_what_hangs_is_done_once_it_does_not_hang_any_more(scene, action):
     assert again.hanging(H100) == ()
     after = scene.bus.function(H100).driver
     assert (before, after) == ((None, "vfio-pci") if action == "bind" else ("nvidia", None))
+    # Links come before the driver, and go before it.
+    assert told == after
+
+
+@pytest.mark.parametrize("file", ["driver_override", "sriov_numvfs"])
+def test_who_reads_what_the_kernel_tells_with_the_lock_of_the_device_waits_for_it(scene, file):
+    path = scene.sys / "bus/pci/devices" / H100 / file
+    told = path.read_text()
+    faults.hang(scene.directory, "unbind", address=H100)
+    with pytest.raises(pci_kernel.Hung):
+        scene.bus.unbind(H100)
+    found = []
+    reader = threading.Thread(target=lambda: found.append(path.read_text()), daemon=True)
+    reader.start()
+
+    assert set(scene.bus.scan().functions) == {H100, L4, SOUND}
+    assert found == []
+    faults.clear(scene.directory)
+    polling.until(lambda: scene.bus.hanging(H100) == () and not reader.is_alive())
+    assert found == [told]
+    assert path.read_text() == told
 
 
 def test_a_module_that_is_not_there_cannot_be_loaded(scene):
