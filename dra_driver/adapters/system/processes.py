@@ -45,14 +45,29 @@ class Processes:
         return Process(pid, _command(directory), _pod_uid(directory))
 
     def running(self, *texts: str) -> list[int]:
-        """The processes in whose command lines all of these are."""
+        """The processes of this one's user and pid namespace in whose command lines all of these
+        are.
+
+        Others may write there what they like, so that a pod could pass for one of ours; and to read
+        it takes a lock of the process, which one that hangs in the kernel may hold for ever.
+        """
+        mine = _kin(self._proc_root / "self")
         return sorted(
             int(directory.name)
             for directory in self._proc_root.iterdir()
-            if directory.name.isdecimal()
+            if directory.name.isdecimal() and mine in {None, _kin(directory)}
             for line in [_read(directory / "cmdline")]
             if all(text in line for text in texts)
         )
+
+
+def _kin(directory: pathlib.Path) -> tuple[str, int] | None:
+    """The user of a process, and how deep below that of the procfs its pid namespace is; None where
+    it is not visible.
+    """
+    lines = _read(directory / "status").splitlines()
+    facts = {name: values.split() for name, _, values in (line.partition(":") for line in lines)}
+    return (facts["Uid"][0], len(facts.get("NSpid", ()))) if facts.get("Uid") else None
 
 
 def _command(directory: pathlib.Path) -> str | None:

@@ -1,5 +1,6 @@
 import os
 import pathlib
+import threading
 
 import pytest
 
@@ -112,3 +113,46 @@ def test_this_process_is_found():
 )
 def test_a_process_reads_as_in_messages(process, text):
     assert str(process) == text
+
+
+def status(uid, *pids):
+    numbers = "\t".join(map(str, pids))
+    return f"Name:\tpython3\nUid:\t{uid}\t0\t0\t0\nNSpid:\t{numbers}\n"
+
+
+def test_processes_are_found_by_what_is_in_their_command_lines(proc, tmp_path):
+    proc(7, status=status(0, 7), cmdline="write\0there\0")
+    proc(8, status=status(0, 8), cmdline="write\0elsewhere\0")
+    proc("self", status=status(0, 1), cmdline="plugin\0")
+
+    assert processes.Processes(tmp_path).running("write", "there") == [7]
+    assert processes.Processes(tmp_path).running("write") == [7, 8]
+
+
+@pytest.mark.parametrize("facts", [status(0, 9, 1), status(1000, 9), status(65536, 9, 2, 1), ""])
+def test_a_process_of_a_pod_does_not_pass_for_one_of_ours(proc, tmp_path, facts):
+    proc("self", status=status(0, 1))
+    proc(9, status=facts, cmdline="write\0there\0")
+
+    assert processes.Processes(tmp_path).running("write", "there") == []
+
+
+def test_the_command_line_of_a_process_of_a_pod_is_not_read_as_that_may_hang(proc, tmp_path):
+    proc("self", status=status(0, 1))
+    proc(9, status=status(0, 9, 1))
+    os.mkfifo(tmp_path / "9/cmdline")
+    found = []
+    looker = threading.Thread(
+        target=lambda: found.append(processes.Processes(tmp_path).running("write")), daemon=True
+    )
+    looker.start()
+
+    looker.join(10)
+
+    assert found == [[]]
+
+
+def test_where_this_process_is_not_in_procfs_all_count(proc, tmp_path):
+    proc(9, status=status(0, 9, 1), cmdline="write\0there\0")
+
+    assert processes.Processes(tmp_path).running("write", "there") == [9]
