@@ -238,15 +238,29 @@ class _Groups:
         }
         whole |= {name: device for name, device in self._kept.items() if not _is_mig(device)}
         # By their numbers, not by minors: these change with a boot, and nobody is to move then. The
-        # other way round where partitions are taken from that end; virtual machines come last.
+        # other way round where partitions are taken from that end; virtual machines come last, and
+        # have those first that nobody else can have.
         is_cut = any(catalog.is_cut(card) for card in self._cards)
+        for_all = {card.name for card in self._cards if len(card.offers) > 1}
         names = sorted(
             sorted(
-                whole, key=lambda name: devices.by_number(devices.card_of(name)), reverse=is_cut
+                whole.keys() - self._unguarded(),
+                key=lambda name: devices.by_number(devices.card_of(name)),
+                reverse=is_cut,
             ),
-            key=devices.is_vfio,
+            key=lambda name: devices.is_vfio(name) and 1 + (devices.card_of(name) in for_all),
         )
         yield from publishing.chunks([whole[name] for name in names])
+
+    def _unguarded(self) -> set[str]:
+        """VFIO devices that no counter keeps apart from what a claim has of the same card: it was
+        offered to containers, and is for virtual machines alone by now, once it is free.
+        """
+        return {
+            devices.vfio_device_name(devices.card_of(name))
+            for name, device in self._kept.items()
+            if not devices.is_vfio(name) and not counting.card_of(device)
+        } - set(self._state.held)
 
     def _settled(self, chunk: list[slices.Device], fitting: Collection[str]) -> list[slices.Device]:
         """The chunk in the published order, where that is as good or a new one has to wait."""

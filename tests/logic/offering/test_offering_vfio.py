@@ -52,6 +52,17 @@ def test_where_nothing_is_cut_whole_gpus_are_in_the_order_in_which_they_are_with
     assert whole(mig_cards.offer(plain)) == names
 
 
+@pytest.mark.parametrize(("spec", "others"), [("t4:3", (0, 2)), ("h100-80gb-hbm3:3", (2, 0))])
+def test_virtual_machines_have_those_first_that_nobody_else_can_have(spec, others):
+    found = cards(spec)
+    found[1] = cards(spec, mode=ONLY)[1]
+    contents = mig_cards.offer([*found, passed_cards.found_bound(5)])
+    first = (1, 5) if others == (0, 2) else (5, 1)
+    assert [name for name in whole(contents) if devices.is_vfio(name)] == [
+        f"gpu-vfio-{number}" for number in (*first, *others)
+    ]
+
+
 @pytest.mark.parametrize("layout", [SPLIT, COMBINED])
 def test_a_gpu_that_is_not_cut_has_one_counter_which_both_ways_take(layout):
     contents = mig_cards.offer(cards("t4:1"), layout=layout)
@@ -167,6 +178,24 @@ def test_what_a_virtual_machine_has_stays_listed_though_its_card_is_gone(is_publ
     device = the(mig_cards.offer(found[1:], state=state), "gpu-vfio-0")
     assert device.attributes == the(mig_cards.offer(found), "gpu-vfio-0").attributes
     assert "consumesCounters" not in device.extra
+
+
+@pytest.mark.parametrize("before", [OFF, ON])
+@pytest.mark.parametrize(
+    ("spec", "name"), [("t4:1", "gpu-0"), ("h100-80gb-hbm3:1", "gpu-0-mig-1g10gb-19-0")]
+)
+def test_a_card_that_is_for_virtual_machines_from_now_on_is_so_once_it_is_free(spec, name, before):
+    listed = mig_cards.devices_of(mig_cards.offer(cards(spec, before)))
+
+    def names(*held):
+        state = offering.State(held=frozenset(held), published=listed)
+        contents = mig_cards.offer(cards(spec, ONLY), state=state)
+        return [one.name for one in mig_cards.devices_of(contents)]
+
+    assert names(name) == [name]
+    assert names() == ["gpu-vfio-0"]
+    # What is allocated stays, whoever made a mistake.
+    assert names(name, "gpu-vfio-0") == [name, "gpu-vfio-0"]
 
 
 # Whatever is allocated
