@@ -217,7 +217,7 @@ class Node:
     def _passthrough(self, found):
         tools = handing_over.Tools(
             *(found.pci, found.nvml, self.partitioner, self.books, found.nodes, found.missing),
-            self.proc,
+            *(self.proc, self.sharer.serving),
         )
         handover = handing_over.Handover(tools)
         kept = card_names.CardNames(self.root / "names")

@@ -34,7 +34,7 @@ class Tools:
     """What a GPU is taken and brought back with.
 
     `nodes` are the device nodes of a GPU by its UUID and minor number; `missing` says what
-    containers would lack of GPUs.
+    containers would lack of GPUs; `daemons` are those of MPS that serve a GPU, by its UUID.
     """
 
     bus: pci_bus.PciBus
@@ -44,6 +44,7 @@ class Tools:
     nodes: Callable[[str, int], Sequence[pathlib.Path]]
     missing: Callable[[Sequence[devices.Gpu]], str | None]
     proc_root: pathlib.Path
+    daemons: Callable[[str], Sequence[str]]
 
 
 class Handover:
@@ -204,6 +205,11 @@ class Handover:
 
     def _free(self, binding: bindings.Binding, offer: devices.Offer) -> None:
         """Have the GPU whole, without persistence mode; refuse one that is used."""
+        if daemons := self._tools.daemons(binding.gpu):
+            raise errors.Retryable(
+                f"device {binding.device!r}: MPS daemon {daemons[0]} serves {binding.gpu} still, "
+                "and goes with the last claim that has it"
+            )
         self._tools.partitioner.make_whole(offer)
         with self._mig.kept_open():
             # Whose mode needs a reset, somebody may have switched it on since the last look.

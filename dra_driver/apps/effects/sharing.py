@@ -147,6 +147,12 @@ class Sharer:
         used = {use.domain for record in records() for use in record.sharing.mps}
         return [self._leftover(domain) for domain in found if domain not in used]
 
+    def serving(self, gpu: str) -> list[str]:
+        """The daemons that are to serve a whole GPU, by UUID, whether they run or not."""
+        found = [name for name in files.names(self._tools.directory) if mps.is_id(name)]
+        described = ((name, self._described(name)) for name in found)
+        return [name for name, daemon in described if daemon and gpu in daemon.devices]
+
     def _leftover(self, domain: str) -> effect.Leftover:
         # Which GPUs it is on is told by UUIDs; those of instances say nothing of the card.
         described = self._described(domain)

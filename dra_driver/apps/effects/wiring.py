@@ -94,6 +94,7 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
             hardware.nodes,
             hardware.missing,
             config.proc_root,
+            sharer.serving,
         )
     )
     passed = passthrough.Passthrough(

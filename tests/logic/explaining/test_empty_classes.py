@@ -49,8 +49,8 @@ def test_what_keeps_gpus_from_virtual_machines_is_told_as_slices_tell_it():
     assert told == (
         'request "gpu": no node offers devices of class vfio.gpu.nvidia.com, which are for virtual '
         "machines. It is on, and GPUs cannot be handed over: something else is in its IOMMU group "
-        "(z); the IOMMU is off (a, b, c, d, e and 2 more); SomethingNew (y). In a container ask for "
-        "class gpu.nvidia.com"
+        "(z); the IOMMU is off (a, b, c, d, e and 2 more); SomethingNew (y). In a container ask "
+        "for class gpu.nvidia.com"
     )
 
 
