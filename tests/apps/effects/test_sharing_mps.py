@@ -92,8 +92,10 @@ def test_nothing_of_a_daemon_is_left_after_the_unprepare(host, users):
     host.prepare(ref)
     client = host.connect(ref)
     assert host.files() == [
+        f"cdi/gpu.nvidia.com_metadata_{ref.uid}_r0.json",
         f"cdi/k8s.gpu.nvidia.com-claim_{ref.uid}.json",
         f"claims/{ref.uid}.json",
+        f"dra-device-metadata/default_{ref.name}",
         f"gpus/{host.uuid()}.{ledgers.tag('boot-1')}.compute-mode-0.json",
         f"mps/{host.daemons()[0]}",
     ]
