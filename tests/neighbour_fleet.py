@@ -1,5 +1,6 @@
 """The cluster that neighbours look at, and the pods and claims that they find there."""
 
+import contextlib
 import itertools
 import json
 from typing import Any
@@ -35,9 +36,12 @@ class Fleet:
         return {each["metadata"]["name"]: each for each in self.client.list(kube.CLASSES)[0]}
 
     def specs(self, node: str) -> list[Json]:
-        """The CDI specs on a node."""
-        directory = self.running.nodes[node].cdi_dir
-        return [json.loads(path.read_text("utf-8")) for path in sorted(directory.glob("*.json"))]
+        """The CDI specs on a node; one of another claim may go meanwhile."""
+        found = []
+        for path in sorted(self.running.nodes[node].cdi_dir.glob("*.json")):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(json.loads(path.read_text("utf-8")))
+        return found
 
     def pod(
         self,
