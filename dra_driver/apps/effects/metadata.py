@@ -53,7 +53,7 @@ class Metadata:
         if before is not None and job.in_use:
             if known is None and before.rebuilt:
                 known = self._recalled(record)
-        elif self._is_on or known is not None:
+        elif self._is_on:
             known = self._wanted(record, job.plan, known)
         return device_metadata.into(record, known)
 

@@ -157,6 +157,19 @@ def test_a_claim_keeps_its_files_when_the_setting_is_switched_off(host, new_host
     assert off.is_clean()
 
 
+def test_a_claim_keeps_its_files_also_if_its_instance_is_made_anew_with_the_setting_off(
+    host, new_host, users
+):
+    ref = users.give(PARTITION)
+    answer = host.prepare(ref)
+    off = new_host(device_metadata=False).start()
+    [instance] = off.card().gpu_instances
+    off.destroy(instance.id)
+    assert off.prepare(ref) == answer
+    [device] = off.described_in_containers(ref)
+    assert {device["attributes"]["uuid"]["string"]} == off.mig_uuids()
+
+
 @pytest.mark.parametrize("config", [(), (sharing_claims.mps_gpu(),)], ids=["plain", "mps"])
 def test_a_claim_that_was_prepared_without_files_goes_on_without(new_host, users, config):
     ref = users.give(GPU, configs=config)
@@ -199,6 +212,15 @@ def test_a_claim_that_was_made_again_waits_until_the_earlier_one_is_given_back(h
     # What the kubelet asks for once more does not touch what is another's by now.
     host.unprepare(old)
     assert path(host, new).exists()
+
+
+def test_that_is_so_for_a_request_of_another_name_too(host, users):
+    old = users.give(GPU)
+    host.prepare(old)
+    new = namesake(users, old, "uid-new", {"device": OTHER_GPU, "request": "other"})
+    with pytest.raises(errors.Retryable, match="an earlier claim of that name"):
+        host.prepare(new, seconds=0.3)
+    assert not path(host, new, "other").exists()
 
 
 def test_an_undo_leaves_the_directory_alone_that_another_claim_has(host, users):
@@ -317,15 +339,19 @@ def test_a_claim_whose_record_is_lost_and_rebuilt_by_its_spec_leaves_no_file(hos
 
 
 @pytest.mark.parametrize("name", ["../../evil", "a/b", "A"])
-def test_a_name_that_is_not_fit_for_a_path_is_refused_before_anything_is_made(host, users, name):
+def test_a_name_that_is_not_fit_for_a_path_is_refused_before_anything_is_made(
+    host, users, monkeypatch, name
+):
     ref = users.give(PARTITION)
     claim = users.known[ref.name]
     users.known[ref.name] = type(claim)(
         ref=claim.ref, allocation=claim.allocation, pod_claim_name=name
     )
-    untouched = host.hardware()
+    untouched, made = host.hardware(), []
+    monkeypatch.setattr(type(host.partitioner), "make", lambda *_: made.append(name))
     with pytest.raises(errors.Rejected, match="pod-claim-name"):
         host.prepare(ref)
+    assert made == []
     assert (host.files(), host.hardware()) == ([], untouched)
 
 

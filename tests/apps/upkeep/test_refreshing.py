@@ -82,6 +82,15 @@ def test_a_fact_that_changes_is_told_in_the_same_file_with_the_next_generation(
     assert version_and_generation(host.metadata(ref)["r0"])[1] == 2
 
 
+def test_each_change_has_a_generation_of_its_own(host, ref):
+    host.prepare(ref)
+    for number in (2, 3, 4):
+        update_driver(host, f"600.10.{number}")
+        host.refresher.look()
+        told = version_and_generation(host.metadata(ref)["r0"])
+        assert told == (f"600.10.{number}", number)
+
+
 def test_a_text_that_is_shorter_has_no_rest_of_the_longer_one(host, ref):
     update_driver(host, "600.100.100")
     host.prepare(ref)

@@ -258,6 +258,16 @@ def test_whatever_is_told_no_more_is_said_than_readers_take(told):
         assert not isinstance(found, str) or len(found.encode()) <= 64
 
 
+def test_of_too_many_attributes_those_that_are_needed_most_stay():
+    told = {f"a{number:02}": number for number in range(60)} | {"uuid": "MIG-1", "profile": "1g"}
+    said = attributes(record(), {"gpu-0": told})
+    assert len(said) == 32
+    needed = {"resource.kubernetes.io/pciBusID", "uuid", "profile", "mps", "productName"}
+    assert needed <= said.keys()
+    others = [name for name in said if name.startswith("a") and name[1:].isdigit()]
+    assert others == sorted(told)[: len(others)]
+
+
 def test_a_file_tells_whose_it_is_also_with_the_rest_of_an_older_one():
     made = record(pod_claim_name="mine", gpu="gpu/small")
     now, [document] = metadata.said(DRIVER, made, OFFERS, {})
