@@ -4,6 +4,7 @@ It is a process of its own, forked: it shares nothing with this one but the dire
 """
 
 import os
+import shutil
 import pathlib
 import signal
 
@@ -145,6 +146,7 @@ def test_instances_that_were_left_over_go_with_the_reset_and_their_pages_too(new
         api.delete(ref)
         for path in (*(node.root / "claims").iterdir(), *node.cdi.iterdir()):
             path.unlink()
+        shutil.rmtree(node.root / "dra-device-metadata")
         assert [path for path in node.files() if path.startswith("gpus")]
         node.close()
         died = life.dies(at)
