@@ -4,8 +4,8 @@ It is a process of its own, forked: it shares nothing with this one but the dire
 """
 
 import os
-import shutil
 import pathlib
+import shutil
 import signal
 
 import effort
