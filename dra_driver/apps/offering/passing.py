@@ -115,7 +115,6 @@ class Passing:
         self._mode_of = mode_of
         self._boot_id = boot_id
         self._is_on = is_on
-        self._may_be_bound = True
         self._bus: pci.Bus | None = None
         self._trouble = ""
         self._log = telemetry.logger("inventory")
@@ -126,11 +125,8 @@ class Passing:
         Raises:
             One of `files.TROUBLE`: it is not known what claims have.
         """
-        claimed = _Claimed({}, {})
-        if self._is_on or self._may_be_bound:
-            claimed = self.claimed()
-            # None is bound any more once it is off.
-            self._may_be_bound = bool(claimed.by_address) or not claimed.is_sure
+        # Also once it is off: an older instance may bind one until it has ended.
+        claimed = self.claimed()
         is_needed = self._is_on or bool(claimed.by_address)
         return Look(self, claimed, self.scanned() if is_needed else None, is_needed=is_needed)
 

@@ -230,3 +230,20 @@ def test_a_bus_that_was_never_read_leaves_cards_as_nvml_and_records_tell(scene):
     assert "the PCI bus cannot be looked at" in card(scene, 1).vfio_note
     # What the claim has stays.
     assert scene.names("vfio") == ["gpu-vfio-0"]
+
+
+def test_a_card_that_an_older_instance_hands_over_is_there_for_one_that_hands_over_none(new_scene):
+    scene = new_scene(mode=OFF, is_on=False)
+    address = scene.address(0)
+    scene.record(card(scene, 0))
+    scene.bind(address)
+    assert scene.look().lost == {}
+    assert card(scene, 0).is_bound
+    assert scene.names("vfio") == ["gpu-vfio-0"]
+    scene.bind_back(address)
+    scene.forget()
+    assert scene.look().lost == {}
+    assert scene.names("vfio") == []
+    scans = scene.bus.scans
+    scene.look()
+    assert scene.bus.scans == scans
