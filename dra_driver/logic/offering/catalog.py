@@ -116,7 +116,7 @@ def passed(
     else:
         note = hurdles.Hurdle(
             hurdles.Word.NOT_WHOLE,
-            f"it is handed over as a whole only, and {card.note or 'it is not offered whole'}",
+            f"it is handed over as a whole only, and {card.note or _why_in_parts(card.gpu)}",
         )
     offers = {} if mode is devices.VfioMode.ONLY or is_found(found) else dict(card.offers)
     counters = dict(card.counters) if offers else {}
@@ -149,6 +149,15 @@ def why_without(card: Card, name: str) -> str | None:
 def is_found(found: devices.Passthrough | str) -> bool:
     """Whether somebody else has bound it to a VFIO driver."""
     return not isinstance(found, str) and found.is_found
+
+
+def _why_in_parts(gpu: devices.Gpu) -> str:
+    if gpu.mig_enabled:
+        return (
+            "it is in MIG mode, which this driver did not switch on: switch it off "
+            f"(nvidia-smi -i {gpu.uuid} -mig 0), and reset the GPU if it asks for that"
+        )
+    return "it is not offered whole"
 
 
 def _why_undivided(card: Card, division: shares.Shares) -> str | None:

@@ -291,3 +291,12 @@ def test_a_card_with_instances_of_others_is_not_handed_over_and_says_why():
     assert card.vfio_note.startswith(
         "it is handed over as a whole only, and GPU instances that this driver did not make take"
     )
+
+
+def test_a_card_in_mig_mode_of_somebody_else_says_how_it_can_be_handed_over():
+    gpu = mig_cards.gpu(mig_cards.H100, mig_on=True)
+    [card] = passed_cards.passed([catalog.card(gpu, mig.Mode.DYNAMIC)])
+    assert card.vfio_note.startswith(
+        "it is handed over as a whole only, and it is in MIG mode, which this driver did not "
+        f"switch on: switch it off (nvidia-smi -i {gpu.uuid} -mig 0)"
+    )
