@@ -36,7 +36,10 @@ class Gate:
         me = threading.get_ident()
         with self._changed:
             if not self._changed.wait_for(lambda: self._may_enter(me), WAIT_SECONDS):
-                raise Closed("NVML is closed while a GPU is reset; it is tried again in a moment")
+                raise Closed(
+                    "NVML is closed while a GPU is reset, or handed to a virtual machine; it is "
+                    "tried again in a moment"
+                )
             self._inside[me] = self._inside.get(me, 0) + 1
 
     def leave(self) -> None:
@@ -53,14 +56,16 @@ class Gate:
 
     @contextlib.contextmanager
     def closed(self, seconds: float) -> Iterator[None]:
-        """Have nobody inside for the length of the block. Who comes waits, who is in is waited for.
+        """Have nobody inside for the length of the block. Who comes waits, who is in is waited for,
+        and so is another who has it closed.
 
         Raises:
             errors.Retryable: somebody was inside for longer than that.
+            Closed: another had it closed for longer than that.
         """
         with self._changed:
-            if self._is_closed:
-                raise Closed("NVML is being closed already, for another GPU")
+            if not self._changed.wait_for(lambda: not self._is_closed, seconds):
+                raise Closed("NVML is closed already, for another GPU")
             self._is_closed = True
             is_empty = self._changed.wait_for(lambda: not self._inside, seconds)
         try:

@@ -20,6 +20,14 @@ def pids(proc_root: pathlib.Path, paths: Iterable[pathlib.Path]) -> list[int]:
     return [pid for pid in _listed(proc_root) if wanted & _open(proc_root / str(pid) / "fd", names)]
 
 
+def own(proc_root: pathlib.Path) -> int | None:
+    """The number of this process in that procfs; None where it is not in it."""
+    try:
+        return int((proc_root / "self").readlink().name)
+    except (OSError, ValueError):
+        return None
+
+
 def _listed(proc_root: pathlib.Path) -> list[int]:
     return sorted(int(path.name) for path in proc_root.iterdir() if path.name.isdecimal())
 

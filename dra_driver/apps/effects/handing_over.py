@@ -1,16 +1,17 @@
 """GPUs are taken from NVIDIA's driver for virtual machines, and brought back.
 
 Whoever calls holds the lock of the GPU; what is to be done is remembered in the claim's record, and
-in the GPU's ledger that it is ours. Order: nobody uses it → module → persistence mode off → NVML is
-closed → nobody has it open → ledger → its functions, one after the other, to the VFIO driver. Back:
-nobody has the group open → its functions, backwards → NVML tells of it → persistence mode → ledger.
+in the GPU's ledger that it is ours. Order: nobody uses it → module → persistence mode off → nobody
+else has it open → NVML is closed → nobody has it open → ledger → its functions, one after the
+other, to the VFIO driver. Back: nobody has the group open → its functions, backwards → NVML tells
+of it → persistence mode → ledger.
 What the kernel does not come back from holds up this GPU alone, and is not touched until it has.
 """
 
 import dataclasses
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import ledgers
@@ -156,6 +157,9 @@ class Handover:
         first = self._function(binding.address)
         if first is not None and first.driver == cards.NVIDIA:
             self._free(binding, offer)
+            # Whoever else has it open has it still then: nobody has to do without NVML for that.
+            own = file_holders.own(self._tools.proc_root)
+            self._refuse_holders(binding, offer, but={own})
             # Others do without NVML for no longer than that takes.
             with self._tools.nvml.closed(CLOSE_SECONDS):
                 self._refuse_holders(binding, offer)
@@ -225,9 +229,15 @@ class Handover:
                 self._note(binding, persistence_off=True)
                 self._modes.set_persistence(binding.gpu, on=False)
 
-    def _refuse_holders(self, binding: bindings.Binding, offer: devices.Offer) -> None:
+    def _refuse_holders(
+        self,
+        binding: bindings.Binding,
+        offer: devices.Offer,
+        but: Collection[int | None] = (),
+    ) -> None:
         opened = self._tools.nodes(offer.gpu.uuid, offer.gpu.minor)
-        pids = file_holders.pids(self._tools.proc_root, opened)
+        found = file_holders.pids(self._tools.proc_root, opened)
+        pids = [pid for pid in found if pid not in but]
         if pids:
             self._refuse_users(pids, binding, "is held open")
 

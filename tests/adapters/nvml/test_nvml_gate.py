@@ -117,10 +117,28 @@ def test_one_who_does_not_leave_is_not_closed_out(opened, library):
 def test_two_do_not_close_it_at_once(opened):
     with opened.closed(SECONDS):
         late = pytest.raises(nvml_gate.Closed, match="closed already")
-        with late, opened.closed(SECONDS):
+        with late, opened.closed(0.01):
             pytest.fail("it is closed")
         # The first one has it still.
         assert opened._gate._is_closed
+
+
+def test_who_wants_it_closed_meanwhile_has_it_closed_afterwards(opened, library):
+    order = []
+
+    def close():
+        with opened.closed(SECONDS):
+            order.append("second")
+            assert not is_open(library)
+
+    late = threading.Thread(target=close)
+    with opened.closed(SECONDS):
+        late.start()
+        polling.until(lambda: opened._gate._changed._waiters)
+        order.append("first")
+    late.join(SECONDS)
+    assert order == ["first", "second"]
+    assert len(opened.discover().gpus) == 1
 
 
 def test_an_opening_that_fails_is_nobody_inside(tmp_path, library, opened):

@@ -178,6 +178,29 @@ def test_a_process_that_only_has_the_card_open_is_named(node, why_not):
     assert node.card(0).persistence_mode
 
 
+def test_nobody_does_without_nvml_for_a_card_that_others_have_open(node, why_not):
+    opened = gpu_clients.file(node.simulation, node.uuid())
+    held = node.proc / "815" / "fd"
+    held.mkdir(parents=True)
+    (held / "7").symlink_to(opened)
+    closings = []
+    node.library.held_by(closings.append, lambda: None)
+    why_not()
+    assert closings == []
+
+
+def test_that_this_process_has_the_card_open_is_no_reason_before_nvml_is_closed(node, api):
+    """It holds it open by NVML, and does not any more once that is closed."""
+    opened = gpu_clients.file(node.simulation, node.uuid())
+    held = node.proc / "4711" / "fd"
+    held.mkdir(parents=True)
+    (held / "7").symlink_to(opened)
+    (node.proc / "self").symlink_to("4711")
+    node.library.held_by(lambda _: (held / "7").unlink(), lambda: None)
+    node.prepare(api.make("gpu-vfio-0"), seconds=SECONDS)
+    assert node.driver(0) == "vfio-pci"
+
+
 def test_instances_that_others_made_since_the_last_look_are_named(node, why_not):
     node.set_mig_mode(on=True)
     node.foreign("1g.10gb", 0)
