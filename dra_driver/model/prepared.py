@@ -196,6 +196,14 @@ def decode(text: str) -> Record:
     body = stored.decode(text, "record", (_FIRST_VERSION, _VERSION_OF_PARTITIONS, VERSION))
     beside = {key: value for key, value in stored.beside(text).items() if key in _FIELDS_BESIDE}
     try:
-        return Record.model_validate(body | beside)
+        record = Record.model_validate(body | beside)
     except pydantic.ValidationError as error:
         raise errors.Rejected(f"content is not a record: {error}") from error
+    for device in record.devices:
+        # An older driver puts what it makes of the claim's spec in the place of such a record.
+        if devices.is_vfio(device.device) and device.kind != "vfio":
+            raise errors.Rejected(
+                f"device {device.device!r} is said to be of kind {device.kind!r}: an older driver "
+                "has written this, and it does not tell what is bound"
+            )
+    return record

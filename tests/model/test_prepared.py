@@ -132,6 +132,13 @@ def test_a_record_of_a_gpu_for_virtual_machines_is_refused_by_a_driver_that_woul
     assert prepared.decode(prepared.encode(record)) == record
 
 
+def test_what_an_older_driver_makes_of_such_a_record_is_refused():
+    entry = RECORD.devices[0].model_copy(update={"device": "gpu-vfio-0", "kind": "gpu"})
+    text = prepared.encode(RECORD.model_copy(update={"devices": (entry,)}))
+    with pytest.raises(errors.Rejected, match="'gpu-vfio-0' is said to be of kind 'gpu': an older"):
+        prepared.decode(text)
+
+
 def test_a_file_of_version_1_is_read_without_partitions():
     assert prepared.decode(TEXT) == RECORD
     assert prepared.decode(TEXT).partitions == ()

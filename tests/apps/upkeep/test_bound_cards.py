@@ -3,6 +3,7 @@
 import pytest
 
 from dra_driver import errors
+from dra_driver.adapters.disk import records
 from dra_driver.logic.preparing import device_numbers
 from dra_driver.model import bindings
 from dra_driver.sim.pci import changing
@@ -103,6 +104,25 @@ def test_a_record_that_was_lost_brings_the_gpu_back_all_the_same(vm_node, ref):
     vm_node.unprepare(ref)
     assert vm_node.driver(0) == "nvidia"
     assert vm_node.files() == []
+
+
+def test_a_record_that_an_older_driver_wrote_anew_brings_the_gpu_back_all_the_same(vm_node, ref):
+    """Of an update: it takes the record for a damaged one, and knows no devices of that kind."""
+    whole = vm_node.record(ref)
+    [entry] = whole.devices
+    written = whole.model_copy(
+        update={
+            "devices": (entry.model_copy(update={"kind": "gpu", "requests": ()}),),
+            "rebuilt": True,
+            "parts": {},
+        }
+    )
+    records.Records(vm_node.root / "claims").write(written)
+    vm_node.mender.mend()
+    [binding] = bindings.of(vm_node.record(ref))
+    assert (binding.driver, binding.found) == ("vfio-pci", False)
+    vm_node.unprepare(ref)
+    assert vm_node.driver(0) == "nvidia"
 
 
 def test_a_record_that_was_lost_of_a_gpu_that_somebody_else_bound_leaves_it_so(new_node, api):
