@@ -172,6 +172,10 @@ class PciBus:
             )
         return tuple(node for node in found.values() if node is not None)
 
+    def screens(self, address: devices.PciAddress) -> list[pathlib.Path]:
+        """Where this process sees the device nodes by which programs draw with a GPU."""
+        return [self.seen(f"/dev/dri/{name}") for name in self._tree.screens(address)]
+
     def seen(self, path: str) -> pathlib.Path:
         """Where this process sees a device node of the host."""
         return self._host.at(path)

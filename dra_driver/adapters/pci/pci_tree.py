@@ -16,6 +16,8 @@ from dra_driver.model import devices, pci
 _BARS = 6
 _IORESOURCE_MEM = 0x200
 """Linux, `include/linux/ioport.h`."""
+_DRI = ("card", "renderD")
+"""Linux, `Documentation/gpu/drm-uapi.rst`."""
 
 
 class PciTree:
@@ -73,6 +75,11 @@ class PciTree:
     def driver(self, address: devices.PciAddress) -> str | None:
         """The driver that a function is bound to."""
         return _target(self._devices / address / "driver")
+
+    def screens(self, address: devices.PciAddress) -> list[str]:
+        """The names below `/dev/dri` of what draws with a function; none without such a driver."""
+        names = (path.name for path in _listed(self._devices / address / "drm"))
+        return [name for name in names if name.startswith(_DRI)]
 
     def driver_of(self, module: str) -> str | None:
         """The PCI driver that a module has; None while it has none.

@@ -235,7 +235,10 @@ class Handover:
         offer: devices.Offer,
         but: Collection[int | None] = (),
     ) -> None:
-        opened = self._tools.nodes(offer.gpu.uuid, offer.gpu.minor)
+        opened = [
+            *self._tools.nodes(offer.gpu.uuid, offer.gpu.minor),
+            *self._bus.screens(devices.PciAddress(binding.address)),
+        ]
         found = file_holders.pids(self._tools.proc_root, opened)
         pids = [pid for pid in found if pid not in but]
         if pids:

@@ -113,6 +113,17 @@ def test_nothing_is_read_for_which_the_kernel_takes_the_lock_of_the_device(files
     assert set(found[0].functions) == {H200}
 
 
+def test_the_nodes_by_which_programs_draw_with_a_gpu(files, bus, tmp_path):
+    device = files.add(driver="nvidia")
+    for name in ("card1", "renderD129", "controlD65"):
+        (device / "drm" / name).mkdir(parents=True)
+    files.add(SOUND)
+
+    dri = tmp_path / "host/dev/dri"
+    assert bus.screens(H200) == [dri / "card1", dri / "renderD129"]
+    assert bus.screens(SOUND) == []
+
+
 def test_only_memory_counts_and_only_of_bars(files, bus):
     memory, ports, none = "0x000000000014220c", "0x0000000000040101", "0x" + "0" * 16
     lines = [

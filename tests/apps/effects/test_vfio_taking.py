@@ -178,6 +178,21 @@ def test_a_process_that_only_has_the_card_open_is_named(node, why_not):
     assert node.card(0).persistence_mode
 
 
+def test_a_display_manager_is_named(node, why_not):
+    """It may have the card open by the nodes for drawing alone."""
+    drm = node.simulation / "sys/bus/pci/devices" / address(node) / "drm/card1"
+    drm.mkdir(parents=True)
+    screen = node.pci.seen("/dev/dri/card1")
+    screen.parent.mkdir()
+    screen.touch()
+    held = node.proc / "816" / "fd"
+    held.mkdir(parents=True)
+    (held.parent / "comm").write_text("Xorg\n")
+    (held / "7").symlink_to(screen)
+    assert "is held open by Xorg (pid 816)" in why_not()
+    assert node.driver(0) == "nvidia"
+
+
 def test_nobody_does_without_nvml_for_a_card_that_others_have_open(node, why_not):
     opened = gpu_clients.file(node.simulation, node.uuid())
     held = node.proc / "815" / "fd"
