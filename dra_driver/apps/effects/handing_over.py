@@ -28,6 +28,9 @@ CLOSE_SECONDS = 10.0
 SEEN_SECONDS = 15.0
 """How long NVIDIA's driver may take with a GPU that it gets back: it starts its firmware."""
 LOOK_SECONDS = 0.25
+_PERSISTENCED = "nvidia-persiste"
+"""The kernel cuts the names of processes to 15 letters. NVML asks the daemon by its socket, which
+this container may not see: then it is not told that persistence mode is off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,10 +255,13 @@ class Handover:
             self._refuse_users(pids, binding, "is held open")
 
     def _refuse_users(self, pids: Sequence[int], binding: bindings.Binding, what: str) -> None:
-        named = ", ".join(str(self._describe(pid)) for pid in pids)
+        found = [self._describe(pid) for pid in pids]
+        named = ", ".join(map(str, found))
+        is_kept = any((one.command or "").startswith(_PERSISTENCED) for one in found)
+        hint = ". It lets go after nvidia-smi -pm 0 on the node" if is_kept else ""
         raise errors.Retryable(
             f"device {binding.device!r}: {binding.gpu} at {binding.address} {what} by {named}: end "
-            "it, or delete its pod"
+            f"it, or delete its pod{hint}"
         )
 
     def _refuse_hanging(self, binding: bindings.Binding) -> None:

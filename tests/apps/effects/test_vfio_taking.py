@@ -118,6 +118,20 @@ def test_nvml_tells_of_the_card_no_more_and_then_again(node, api):
     assert node.hardware() == before
 
 
+def test_that_persistence_mode_was_on_is_known_after_a_crash_that_left_it_off(node, api):
+    """As between switching it off and giving the card away, with the record lost."""
+    ledger = node.books.get(node.uuid())
+    node.books.put(ledger.model_copy(update={"persistence_off": True}))
+    with node.editing() as state:
+        state.gpus[0].persistence_mode = False
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    [binding] = bindings.of(node.record(ref))
+    assert binding.persistence
+    node.unprepare(ref)
+    assert node.card(0).persistence_mode
+
+
 def test_several_cards_of_a_claim_are_handed_over_together(node, api):
     ref = api.make("gpu-vfio-0", "gpu-vfio-1")
     node.prepare(ref)
@@ -176,6 +190,14 @@ def test_a_process_that_only_has_the_card_open_is_named(node, why_not):
     assert "is held open by dcgm (pid 815)" in why_not()
     assert node.driver(0) == "nvidia"
     assert node.card(0).persistence_mode
+
+
+def test_a_persistence_daemon_that_was_not_reached_is_named_with_what_to_do(node, why_not):
+    held = node.proc / "817" / "fd"
+    held.mkdir(parents=True)
+    (held.parent / "comm").write_text("nvidia-persiste\n")
+    (held / "7").symlink_to(gpu_clients.file(node.simulation, node.uuid()))
+    assert why_not().endswith("delete its pod. It lets go after nvidia-smi -pm 0 on the node")
 
 
 def test_a_display_manager_is_named(node, why_not):
