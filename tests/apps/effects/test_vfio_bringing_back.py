@@ -1,5 +1,6 @@
 """GPUs that come back from virtual machines, or do not; and those that somebody else had bound."""
 
+import dataclasses
 import errno
 
 import pytest
@@ -175,6 +176,16 @@ def test_a_card_that_no_record_tells_of_is_brought_back_once_no_claim_has_it(nod
         node.orphans.remove(frozenset(allocated))
         assert node.driver(0) == driver
     assert node.books.handed_over() == {}
+
+
+def test_a_card_that_is_ours_by_its_ledger_is_never_taken_for_one_that_somebody_else_bound(
+    node, ref
+):
+    offer = node.gpus.snapshot.offered["gpu-vfio-0"]
+    seen = dataclasses.replace(offer, vfio=dataclasses.replace(offer.vfio, is_found=True))
+    binding = node.effects.passthrough._handover.planned(seen)
+    assert not binding.found
+    assert binding.functions == (bindings.Function(address=address(node), driver="nvidia"),)
 
 
 # After a boot

@@ -238,6 +238,49 @@ def test_that_this_process_has_the_card_open_is_no_reason_before_nvml_is_closed(
     assert node.driver(0) == "vfio-pci"
 
 
+def test_a_process_that_opens_the_card_while_nvml_is_closed_is_named(node, why_not):
+    """It would hold up the kernel for as long as it has it open."""
+    held = node.proc / "815" / "fd"
+    held.mkdir(parents=True)
+    (held.parent / "comm").write_text("dcgm\n")
+    opened = gpu_clients.file(node.simulation, node.uuid())
+
+    def let_go(_seconds):
+        (held / "7").unlink(missing_ok=True)
+        (held / "7").symlink_to(opened)
+
+    node.library.held_by(let_go, (held / "7").unlink)
+    assert "is held open by dcgm (pid 815)" in why_not()
+    assert node.driver(0) == "nvidia"
+    assert node.is_clean()
+
+
+def test_that_the_card_is_ours_is_written_down_before_it_goes(node, api, monkeypatch):
+    known, unbind = [], node.pci.unbind
+
+    def watched(address):
+        known.append(node.books.handed_over())
+        unbind(address)
+
+    monkeypatch.setattr(node.pci, "unbind", watched)
+    node.prepare(api.make("gpu-vfio-0"))
+    assert known[0] == {node.uuid(): address(node)}
+
+
+def test_a_card_that_has_no_driver_any_more_is_ours_before_it_is_bound(node, api, monkeypatch):
+    """As after a crash between the two, of which no record tells: it goes back to NVIDIA's."""
+    known, allow = [], node.pci.allow
+
+    def watched(address, driver):
+        known.append(node.books.handed_over())
+        allow(address, driver)
+
+    changing.bind(node.simulation, address(node), None)
+    monkeypatch.setattr(node.pci, "allow", watched)
+    node.prepare(api.make("gpu-vfio-0"))
+    assert known[0] == {node.uuid(): address(node)}
+
+
 def test_instances_that_others_made_since_the_last_look_are_named(node, why_not):
     node.set_mig_mode(on=True)
     node.foreign("1g.10gb", 0)
