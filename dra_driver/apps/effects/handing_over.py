@@ -82,7 +82,9 @@ class Handover:
             return before
         name = devices.vfio_device_name(offer.card)
         ledger = self._tools.books.get(offer.gpu.uuid)
-        if found.is_found and ledger.handed_over is None:
+        # Somebody may have bound it since the last look.
+        is_passed = found.is_found or (seen is not None and cards.is_vfio_driver(seen.driver))
+        if is_passed and ledger.handed_over is None:
             return bindings.Binding(
                 device=name,
                 gpu=offer.gpu.uuid,

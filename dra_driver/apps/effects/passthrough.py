@@ -167,9 +167,10 @@ class Passthrough:
                 for one in bindings.of(record)
                 if not self._handover.is_bound(one)
             }
-            self._troubles[record.uid] = found
-            if not found:
-                del self._troubles[record.uid]
+            # The claim may be undone at the same time.
+            self._troubles.pop(record.uid, None)
+            if found:
+                self._troubles[record.uid] = found
         return self._troubles.get(record.uid, reports.FINE)
 
     def without(self, record: prepared.Record, shared: Collection[str]) -> prepared.Record:

@@ -230,6 +230,17 @@ def test_it_is_handed_over_as_it_is_and_left_bound_at_the_end(found, api):
     assert found.files() == []
 
 
+def test_a_card_that_somebody_has_bound_since_the_last_look_is_left_bound_too(node, api):
+    changing.bind(node.simulation, address(node), "vfio-pci")
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    [binding] = bindings.of(node.record(ref))
+    assert (binding.found, binding.functions) == (True, ())
+    node.unprepare(ref)
+    assert node.driver(0) == "vfio-pci"
+    assert node.files() == []
+
+
 def test_it_is_not_taken_for_bound_once_somebody_has_given_it_back(found, api):
     ref = api.make("gpu-vfio-0")
     changing.bind(found.simulation, address(found), "nvidia")
