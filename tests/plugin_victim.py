@@ -120,8 +120,8 @@ class Checks:
         """This claim has these devices, and there is no other."""
         record = self.machine.record(ref)
         assert record is not None
-        assert record.parts.keys() == {"metadata"}
-        assert record.model_copy(update={"parts": {}}) == prepared.Record(
+        assert (record.parts, record.described is not None) == ({}, True)
+        assert record.model_copy(update={"described": None}) == prepared.Record(
             uid=ref.uid,
             namespace=ref.namespace,
             name=ref.name,

@@ -1,5 +1,5 @@
-"""What is remembered of how a claim's devices are described in its containers: the record part
-`metadata`.
+"""What is remembered of how a claim's devices are described in its containers: `described` of its
+record.
 
 What the files say is made anew from facts; here stands what those do not tell, so that the files
 stay where they are, and their generations only rise.
@@ -13,7 +13,6 @@ import pydantic
 from dra_driver import errors
 from dra_driver.model import prepared
 
-PART = "metadata"
 VERSION = 1
 
 
@@ -34,7 +33,7 @@ class Described(_Frozen):
 
 
 class Content(_Frozen):
-    """The content of the part: the requests that have a file, by their base names.
+    """The content: the requests that have a file, by their base names.
 
     `pod_claim_name` is what the pod calls a claim that was made from a template.
     """
@@ -51,22 +50,22 @@ def of(record: prepared.Record) -> Content | None:
     """What a record tells of files; None where there are none, or of a newer driver.
 
     Raises:
-        errors.Rejected: the part is damaged.
+        errors.Rejected: it is damaged.
     """
-    part = record.parts.get(PART)
+    part = record.described
     if part is None or part.version != VERSION:
         return None
     try:
         return Content.model_validate(part.content)
     except pydantic.ValidationError as error:
         raise errors.Rejected(
-            f"claim {record.ref}: part {PART!r} of its record does not tell of files: {error}"
+            f"claim {record.ref}: `described` of its record does not tell of files: {error}"
         ) from error
 
 
 def into(record: prepared.Record, content: Content | None) -> prepared.Record:
-    """The record with this content; None: without the part."""
-    parts = {name: part for name, part in record.parts.items() if name != PART}
+    """The record with this content; None: without."""
+    part = None
     if content is not None:
-        parts[PART] = prepared.Part(version=VERSION, content=content.model_dump(mode="json"))
-    return record.model_copy(update={"parts": parts})
+        part = prepared.Part(version=VERSION, content=content.model_dump(mode="json"))
+    return record.model_copy(update={"described": part})

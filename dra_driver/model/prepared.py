@@ -20,7 +20,7 @@ _FIRST_VERSION = 1
 _VERSION_OF_PARTITIONS = 2
 _FIELDS_SINCE_2 = frozenset({"partitions", "sharing"})
 _DEVICE_FIELDS_SINCE_2 = frozenset({"consumed"})
-_FIELDS_BESIDE = frozenset({"gpus", "minors", "parts"})
+_FIELDS_BESIDE = frozenset({"gpus", "minors", "parts", "described"})
 
 
 class Phase(enum.StrEnum):
@@ -150,6 +150,9 @@ class Record(_Frozen):
     """The numbers of their device nodes when the CDI spec was made, by name."""
     parts: Mapping[str, Part] = pydantic.Field(default_factory=dict)
     """Of effects that have no field of their own here, by the name of the part."""
+    described: Part | None = None
+    """How its devices are described in its containers. It is no part: an older driver undoes all
+    else without it, and what it leaves is found by the next one that knows of it."""
 
     @property
     def ref(self) -> claims.ClaimRef:

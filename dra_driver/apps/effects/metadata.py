@@ -21,9 +21,7 @@ KIND = "device metadata"
 class Metadata:
     """Descriptions of devices of claims."""
 
-    parts: Mapping[str, Collection[int]] = MappingProxyType(
-        {device_metadata.PART: (device_metadata.VERSION,)}
-    )
+    parts: Mapping[str, Collection[int]] = MappingProxyType({})
     written_ahead = False
 
     def __init__(
@@ -59,7 +57,7 @@ class Metadata:
 
     def is_in(self, record: prepared.Record) -> bool:
         """See `effect.Effect`."""
-        return device_metadata.PART in record.parts
+        return record.described is not None
 
     def is_intact(self, _record: prepared.Record, _plan: planning.Plan) -> bool:
         """See `effect.Effect`. What is lost is written again, and nobody has less meanwhile."""
@@ -221,5 +219,5 @@ def _namesakes(record: prepared.Record, others: effect.Others) -> Iterator[prepa
         for one in others
         if one.uid != record.uid
         and (one.namespace, one.name) == (record.namespace, record.name)
-        and (device_metadata.PART in one.parts or one.rebuilt)
+        and (one.described is not None or one.rebuilt)
     )
