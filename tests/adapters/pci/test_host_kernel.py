@@ -89,6 +89,8 @@ def test_a_write_that_hangs_is_left_behind_and_found_until_it_is_done(kernel, tm
     # By who comes after us, too; and no signal to our group is for it.
     assert host_kernel.HostKernel(tmp_path, PROC).hanging(ADDRESS) == (pid,)
     assert os.getsid(pid) == pid
+    # It knows none of our secrets, however long it stays.
+    assert (PROC / str(pid) / "environ").read_bytes() == b""
     with path.open() as reader:
         assert reader.read() == ADDRESS
     polling.until(lambda: state(pid) in {None, "Z"})

@@ -1,5 +1,6 @@
 """What is read of a `/sys` that was made by hand."""
 
+import errno
 import os
 import pathlib
 import threading
@@ -308,6 +309,25 @@ def test_nothing_is_written_where_it_is_so_already(files, bus, kernel):
     bus.unbind("0000:43:00.0")
 
     assert kernel.written == []
+
+
+@pytest.mark.parametrize("is_quicker", [True, False])
+def test_a_function_from_which_somebody_else_took_the_driver_has_none(
+    files, bus, kernel, monkeypatch, is_quicker
+):
+    device = files.add(driver="nvidia")
+
+    def refuse(_path, _text, _seconds):
+        if is_quicker:
+            (device / "driver").unlink()
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(kernel, "write", refuse)
+    if is_quicker:
+        bus.unbind(H200)
+    else:
+        with pytest.raises(pci_kernel.Refused, match="taking it from nvidia: the kernel says ENOD"):
+            bus.unbind(H200)
 
 
 def test_a_driver_that_is_not_there_after_all_is_told(files, bus):

@@ -9,7 +9,7 @@ import pytest
 from dra_driver import errors
 from dra_driver.apps.preparing import preparing
 from dra_driver.logic.preparing import cdi
-from dra_driver.model import bindings, devices
+from dra_driver.model import bindings, devices, sharing
 from dra_driver.sim.gpus import gpu_clients
 from dra_driver.sim.pci import changing, faults
 
@@ -97,6 +97,30 @@ def test_the_other_functions_of_the_card_go_along_and_come_back(node, api):
     assert node.is_clean()
 
 
+def test_the_card_itself_comes_back_last(node, api):
+    """While it is bound, all that it had is known: so is the driver of the function that failed."""
+    ref = api.make("gpu-vfio-1")
+    node.prepare(ref)
+    faults.fail(node.simulation, "bind", errno.EIO, address=sound(node), driver="snd_hda_intel")
+    with pytest.raises(errors.Retryable, match=sound(node)):
+        node.unprepare(ref, seconds=SECONDS)
+    assert node.driver(1) == "vfio-pci"
+    faults.clear(node.simulation)
+    node.prepare(ref)
+    node.unprepare(ref)
+    assert node.is_clean()
+
+
+def test_a_function_that_somebody_has_bound_otherwise_meanwhile_is_not_taken(node):
+    offer = node.gpus.snapshot.offered["gpu-vfio-1"]
+    handover = node.effects.passthrough._handover
+    binding = handover.planned(offer)
+    changing.bind(node.simulation, sound(node), "nvidia")
+    with pytest.raises(errors.Retryable, match="whoever has bound it since then may use it"):
+        handover.take(binding, offer, sharing.Vfio())
+    assert node.driver(1) == "nvidia"
+
+
 def test_persistence_mode_goes_off_and_comes_on_again_only_where_it_was_on(node, api):
     for was_on in (True, False):
         with node.editing() as state:
@@ -116,6 +140,22 @@ def test_nvml_tells_of_the_card_no_more_and_then_again(node, api):
     node.unprepare(ref)
     assert [gpu.uuid for gpu in node.discover()] == [node.uuid(0), node.uuid(1)]
     assert node.hardware() == before
+
+
+def test_that_persistence_mode_was_on_is_written_down_before_it_goes_off(node, api, monkeypatch):
+    modes, known = node.effects.passthrough._handover._modes, []
+    switch = modes.set_persistence
+
+    def watched(gpu, *, on):
+        known.append((on, node.books.get(gpu).persistence_off))
+        switch(gpu, on=on)
+
+    monkeypatch.setattr(modes, "set_persistence", watched)
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    node.unprepare(ref)
+    assert known == [(False, True), (True, True)]
+    assert not node.books.get(node.uuid()).persistence_off
 
 
 def test_that_persistence_mode_was_on_is_known_after_a_crash_that_left_it_off(node, api):
@@ -295,6 +335,13 @@ def test_virtual_functions_are_counted(node, why_not):
 def test_a_foreign_device_that_came_into_the_group_is_named(node, why_not):
     disk = changing.add_foreign(node.simulation, address(node))
     assert f"has {disk} (" in why_not()
+
+
+def test_a_bridge_in_the_group_is_no_part_of_it(node, api):
+    bridge = changing.add_foreign(node.simulation, address(node), kind=0x060400)
+    node.prepare(api.make("gpu-vfio-0"))
+    assert node.driver(0) == "vfio-pci"
+    assert node.pci.function(bridge).driver is None
 
 
 def test_a_module_that_the_kernel_does_not_have_is_named(node, why_not):
