@@ -320,7 +320,9 @@ class Handover:
         Raises:
             errors.Retryable: it does not, within `SEEN_SECONDS`, or its device node is not there.
         """
-        if self._function(binding.address) is None:
+        seen = self._function(binding.address)
+        if seen is None or seen.driver != cards.NVIDIA:
+            # It is gone, or somebody else's: neither is waited for.
             return
         minor = self._minor(binding)
         if binding.facts is not None:

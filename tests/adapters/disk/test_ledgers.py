@@ -112,6 +112,14 @@ def test_after_a_reboot_nothing_that_was_done_before_counts_and_its_pages_go(dir
     assert names(directory) == [f"{GPU}.{models.tag('boot-2')}.made-19-0-1.json"]
 
 
+def test_what_was_handed_over_in_this_boot_is_listed_alone(directory):
+    for boot, gpu in (("boot-0", "GPU-0"), ("boot-1", GPU)):
+        given = models.Ledger(gpu=gpu, boot_id=boot, handed_over="0000:41:00.0")
+        opened(directory, boot).put(given)
+
+    assert opened(directory).handed_over() == {GPU: "0000:41:00.0"}
+
+
 def test_pages_of_earlier_boots_are_dropped_also_those_that_are_damaged(directory):
     opened(directory).put(full())
     (directory / PAGES[0]).write_text("damaged")

@@ -109,11 +109,15 @@ def test_a_card_that_was_pulled_out_is_nobody_s_any_more(node, ref):
 
 
 def test_a_card_that_somebody_else_has_bound_meanwhile_stays_theirs(node, ref):
-    changing.load(node.simulation, "nvgrace-gpu-vfio-pci")
+    changing.bind(node.simulation, address(node), "nouveau")
+    node.unprepare(ref, seconds=SECONDS)
+    assert node.driver(0) == "nouveau"
+    assert node.files() == []
+
+
+def test_a_card_that_somebody_took_from_the_vfio_driver_is_brought_back(node, ref):
     changing.bind(node.simulation, address(node), None)
-    node.unprepare(ref)
-    # Without a driver it is brought back.
-    assert node.driver(0) == "nvidia"
+    assert is_back(node, ref)
 
 
 def test_several_cards_come_back_each_for_itself(node, api):
@@ -176,6 +180,21 @@ def test_a_card_that_no_record_tells_of_is_brought_back_once_no_claim_has_it(nod
         node.orphans.remove(frozenset(allocated))
         assert node.driver(0) == driver
     assert node.books.handed_over() == {}
+
+
+def test_a_virtual_machine_that_no_record_tells_of_keeps_its_card(node, ref):
+    [binding] = bindings.of(node.record(ref))
+    held = node.proc / "4711" / "fd"
+    held.mkdir(parents=True)
+    (held / "9").symlink_to(node.pci.seen(binding.nodes[0]))
+    node.store.records.remove(ref.uid)
+    (node.cdi / cdi.file_name("gpu.nvidia.com", ref.uid)).unlink()
+    node.gpus.look()
+    node.orphans.remove(frozenset())
+    assert node.driver(0) == "vfio-pci"
+    (held / "9").unlink()
+    node.orphans.remove(frozenset())
+    assert node.driver(0) == "nvidia"
 
 
 def test_a_card_that_is_ours_by_its_ledger_is_never_taken_for_one_that_somebody_else_bound(

@@ -60,6 +60,17 @@ def test_a_card_of_a_virtual_machine_is_not_put_back_to_what_it_was(vm_node, ref
     assert vm_node.books.get(vm_node.uuid(0)) == ledger
 
 
+def test_a_damaged_page_of_its_ledger_tells_by_its_name_that_it_is_ours(vm_node, ref, tmp_path):
+    before = vm_node.books.handed_over()
+    [page] = (tmp_path / "gpus").glob("*handed-over*")
+    page.write_text("{")
+    assert vm_node.books.handed_over() == before == {vm_node.uuid(0): vm_node.card(0).pci_address}
+    assert vm_node.books.get(vm_node.uuid(0)).handed_over == vm_node.card(0).pci_address
+    vm_node.unprepare(ref)
+    assert vm_node.driver(0) == "nvidia"
+    assert vm_node.files() == []
+
+
 def test_a_damaged_ledger_of_it_is_rebuilt_with_that_it_is_ours(vm_node, ref, tmp_path):
     uuid, before = vm_node.uuid(0), vm_node.books.handed_over()
     [page] = (tmp_path / "gpus").glob("*handed-over*")
