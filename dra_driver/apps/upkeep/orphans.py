@@ -140,8 +140,11 @@ class Orphans:
     def _cards(self, left: effect.Leftover) -> Iterable[str]:
         """The locks of the GPUs that it is on; of all where that is not known."""
         every = [card.gpu for card in self._gpus.snapshot.cards]
-        gpus = [gpu for gpu in every if gpu.uuid in left.gpus] or every
-        return [lock for gpu in gpus for lock in gpu.locks]
+        gpus = [gpu for gpu in every if gpu.uuid in left.gpus]
+        if not gpus and left.device is not None:
+            # A GPU is not offered while it is brought back from a virtual machine.
+            return [devices.card_of(left.device)]
+        return [lock for gpu in gpus or every for lock in gpu.locks]
 
     def _tell(self, left: effect.Leftover, reason: str) -> None:
         """Once for each reason: what cannot be removed now is tried again and again."""

@@ -6,8 +6,10 @@ import errno
 import pytest
 
 from dra_driver import errors
+from dra_driver.adapters.system import patience
 from dra_driver.apps.effects import handing_over
 from dra_driver.apps.preparing import preparing
+from dra_driver.apps.upkeep import orphans
 from dra_driver.logic.preparing import cdi
 from dra_driver.model import bindings
 from dra_driver.sim.gpus import gpu_faults
@@ -180,6 +182,21 @@ def test_a_card_that_no_record_tells_of_is_brought_back_once_no_claim_has_it(nod
         node.orphans.remove(frozenset(allocated))
         assert node.driver(0) == driver
     assert node.books.handed_over() == {}
+
+
+@pytest.mark.parametrize(("held", "driver"), [("gpu-0", "vfio-pci"), ("gpu-1", "nvidia")])
+def test_it_is_brought_back_with_its_own_lock_and_no_other_held(
+    node, ref, monkeypatch, held, driver
+):
+    """It may take long, and is not offered meanwhile."""
+    monkeypatch.setattr(orphans, "LOCK_SECONDS", 0.1)
+    node.store.records.remove(ref.uid)
+    (node.cdi / cdi.file_name("gpu.nvidia.com", ref.uid)).unlink()
+    node.gpus.look()
+    assert "gpu-0" not in {card.name for card in node.gpus.snapshot.cards}
+    with node.held.hold([held], patience.Patience(1)):
+        node.orphans.remove(frozenset())
+    assert node.driver(0) == driver
 
 
 def test_a_virtual_machine_that_no_record_tells_of_keeps_its_card(node, ref):
