@@ -182,6 +182,15 @@ def test_a_card_that_no_record_tells_of_is_brought_back_once_no_claim_has_it(nod
         node.orphans.remove(frozenset(allocated))
         assert node.driver(0) == driver
     assert node.books.handed_over() == {}
+    # The ledger knows it still.
+    assert node.card(0).persistence_mode
+
+
+def test_a_card_of_which_the_record_alone_tells_is_reserved_for_no_driver_afterwards(node, ref):
+    for page in (node.root / "gpus").iterdir():
+        page.unlink()
+    assert is_back(node, ref)
+    assert node.override(address(node)) is None
 
 
 @pytest.mark.parametrize(("held", "driver"), [("gpu-0", "vfio-pci"), ("gpu-1", "nvidia")])

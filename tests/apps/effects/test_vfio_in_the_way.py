@@ -172,6 +172,7 @@ def test_what_the_kernel_refuses_is_told_and_the_card_is_brought_back(
     faults.fail(node.simulation, action, errno.EIO, address=address(node), driver=driver)
     assert "Input/output error" in why_not()
     assert node.is_clean()
+    assert node.override(address(node)) is None
     assert node.card(0).persistence_mode
 
 
