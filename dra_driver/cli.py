@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     settings.add_flags(fault, settings.KubeletPlugin)
     fault.set_defaults(run=_fault)
     cli_arguments.mps_daemon(commands).set_defaults(run=_mps_daemon)
+    cli_arguments.fabric_partitions(commands).set_defaults(run=_fabric_partitions)
     _add_webhook(commands)
     _add_controller(commands)
     return parser
@@ -197,6 +198,13 @@ def _mps_daemon(options: argparse.Namespace) -> int:
             library_dirs=options.library_dirs,
         )
     ).run()
+    return 0
+
+
+def _fabric_partitions(options: argparse.Namespace) -> int:
+    from dra_driver.apps.offering import fabric_question  # noqa: PLC0415 - as above
+
+    fabric_question.ask(options.library, options.address)
     return 0
 
 

@@ -251,6 +251,23 @@ def mps_daemon(commands: Commands) -> argparse.ArgumentParser:
     return parser
 
 
+def fabric_partitions(commands: Commands) -> argparse.ArgumentParser:
+    """What is asked; not listed in the help: the kubelet plugin runs it, people seldom do."""
+    parser = commands.add_parser(
+        "fabric-partitions",
+        description="Ask NVIDIA's Fabric Manager for the partitions of the NVLink fabric, and "
+        "write them as JSON. The kubelet plugin runs this, as the library may hang.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--library", required=True, type=pathlib.Path, metavar="FILE", help="libnvfm.so"
+    )
+    parser.add_argument(
+        "--address", required=True, metavar="unix:PATH|IP:PORT", help="where it listens"
+    )
+    return parser
+
+
 def fault(commands: Commands) -> argparse.ArgumentParser:
     """Which simulated GPU gets which fault; it has the settings of the kubelet plugin, too."""
     parser = commands.add_parser(

@@ -2,7 +2,8 @@
 record (`prepared.Record.parts`), enough to bind them back.
 """
 
-from typing import Literal
+import dataclasses
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -11,10 +12,19 @@ from dra_driver.model import devices, prepared
 
 PART = "vfio"
 VERSION = 1
+_OF_FABRIC = frozenset({"module_id", "fabric"})
 
 
 class _Frozen(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+def _known(value: object) -> object:
+    """What is told of a GPU, without what only a newer driver knows of."""
+    if not isinstance(value, dict):
+        return value
+    names = {field.name for field in dataclasses.fields(devices.Gpu)}
+    return {name: one for name, one in value.items() if name in names}
 
 
 class Function(_Frozen):
@@ -44,7 +54,17 @@ class Binding(_Frozen):
     persistence: bool = False
     nodes: tuple[str, ...] = ()
     """The device nodes that containers get, by path on the host."""
-    facts: devices.Gpu | None = None
+    facts: Annotated[devices.Gpu | None, pydantic.BeforeValidator(_known)] = None
+
+    @pydantic.field_serializer("facts", mode="wrap")
+    def _without_news(
+        self, facts: devices.Gpu | None, write: pydantic.SerializerFunctionWrapHandler
+    ) -> object:
+        """Without the fabric where it is not asked for: a driver from before refuses the record."""
+        written = write(facts)
+        if isinstance(written, dict) and written.get("fabric") is None:
+            return {name: one for name, one in written.items() if name not in _OF_FABRIC}
+        return written
 
 
 class Content(_Frozen):

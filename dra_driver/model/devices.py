@@ -84,6 +84,13 @@ class Gpu:
     """What it is cut into now, by GPU instance id."""
     device: str = ""
     """The device name that is remembered for it; empty until it has one."""
+    module_id: int | None = None
+    """Its number on a baseboard with NVSwitches; None where it is on none (NVML tells 0)."""
+    fabric: tuple[tuple[int, int], ...] | None = None
+    """The partitions of the NVLink fabric that it is in: (GPUs of the partition, its id).
+
+    None where Fabric Manager is not asked; empty before it has answered.
+    """
 
     @property
     def name(self) -> str:

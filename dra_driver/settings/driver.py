@@ -36,6 +36,12 @@ class Driver(base.Settings):
         description="The root of the host as this process sees it: kernel modules for VFIO are "
         "loaded from there.",
     )
+    fabric_manager: types.FabricManagerAddress = Field(
+        "",
+        description="Where NVIDIA's Fabric Manager listens: unix:PATH on the host, or an IPv4 "
+        "address and a port. It is asked for the partitions of the NVLink fabric, which are "
+        "published as attributes; without effect where vfio is off. Default: it is not asked.",
+    )
 
     @pydantic.field_validator("library_dirs", mode="before")
     @classmethod

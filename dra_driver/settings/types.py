@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
-from dra_driver.model import devices, health, mig, quantities, shares
+from dra_driver.model import devices, fabric, health, mig, quantities, shares
 
 DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 ObjectName = Annotated[str, Field(pattern=DNS_NAME, max_length=253)]
@@ -53,6 +53,17 @@ VfioMode = Annotated[devices.VfioMode, pydantic.BeforeValidator(_mode)]
 
 Recovery = Annotated[Literal["off", "reset"], pydantic.BeforeValidator(_word)]
 """What is done where the driver asks for a reset of a GPU."""
+
+
+def _fabric_manager(text: str) -> str:
+    try:
+        return str(fabric.parse_address(text)) if text else text
+    except errors.Rejected as error:
+        raise ValueError(str(error)) from error
+
+
+FabricManagerAddress = Annotated[str, pydantic.AfterValidator(_fabric_manager)]
+"""`unix:PATH`, an IPv4 address with a port, or nothing."""
 
 
 def _cause(text: str) -> str:

@@ -201,6 +201,8 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
         compute_mode=reader.told("nvmlDeviceGetComputeMode"),
         profiles=profiles,
         instances=instances,
+        # nvml.h, `nvmlDeviceGetModuleId`: products without a baseboard say 0.
+        module_id=reader.told("nvmlDeviceGetModuleId") or None,
     )
 
 

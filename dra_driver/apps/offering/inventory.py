@@ -121,7 +121,8 @@ class Looking:
     """How to look: where GPUs and their places are found, and what may be made of each.
 
     `mode_of` and `shares_of` give what the settings have for a GPU, or raise errors.Rejected;
-    `fill` adds to GPUs what NVML does not tell. `is_busy` tells of a card, by its name, whether a
+    `fill` adds to GPUs what NVML does not tell, and `in_fabric` to all of a node what Fabric
+    Manager does. `is_busy` tells of a card, by its name, whether a
     claim is at work on it. `bus` tells what virtual machines get, or have.
     """
 
@@ -131,6 +132,7 @@ class Looking:
     mode_of: Callable[[devices.Gpu], mig.Mode]
     shares_of: Callable[[devices.Gpu], shares.Shares | None] = lambda _: None
     fill: Callable[[Iterable[devices.Gpu]], Iterable[devices.Gpu]] = lambda gpus: gpus
+    in_fabric: Callable[[Sequence[devices.Gpu]], Sequence[devices.Gpu]] = lambda gpus: gpus
     named: names.Namer = names.by_minor
     is_busy: Callable[[str], bool] = lambda _: False
     bus: passing.Passing | None = None
@@ -334,6 +336,7 @@ class Inventory:
     ) -> tuple[list[catalog.Card], list[devices.GpuFailure], list[str]]:
         """The cards, and the GPUs that are none: those that NVML tells of, and what of others."""
         cards, failed, failures = [], [], []
+        gpus = self._looking_at.in_fabric(gpus)
         told = self._looking_at.fill([gpu for gpu in gpus if seen.is_told(gpu)])
         for gpu in (*told, *(gpu for gpu in gpus if not seen.is_told(gpu))):
             try:

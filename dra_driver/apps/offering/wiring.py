@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dra_driver.adapters.system import instances
 from dra_driver.apps.node import base, slice_form, time_slice_probe
 from dra_driver.apps.offering import (
+    fabric,
     inventory,
     names,
     offers,
@@ -37,6 +38,7 @@ class Offering:
         self._state = config.state
         self._instance: instances.Instances | None = None
         self.names = names.of_node(config, on.client, on.locks, on.records)
+        self._fabric = fabric.of_node(config, hardware.driver)
         self.gpus = inventory.Inventory(
             inventory.Looking(
                 hardware.nvml,
@@ -45,6 +47,7 @@ class Offering:
                 per_gpu.mig_mode(config),
                 per_gpu.division(config),
                 time_slice_probe.Probe(hardware.with_time_slices).filled,
+                self._fabric.placed,
                 self.names.named,
                 is_busy=on.locks.is_held,
                 bus=passing.Passing(
@@ -108,11 +111,17 @@ class Offering:
         if self._instance is not None:
             self._instance.clear_dead()
 
+    def start(self) -> None:
+        """Begin to look; to publish, `publisher` has to be started."""
+        self._fabric.start()
+        self.gpus.start()
+
     def stop(self) -> None:
         """Stop to publish and to look. Slices stay."""
         self.publisher.stop()
         self._offers.stop()
         self.gpus.stop()
+        self._fabric.stop()
 
     def close(self) -> None:
         """Be no instance any more."""

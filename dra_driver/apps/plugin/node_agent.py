@@ -128,7 +128,7 @@ class NodeAgent:
         """Start everything, in order; `ready` is called when claims can be prepared."""
         telling = self._telling
         telling.announcer.start()
-        self._offering.gpus.start()
+        self._offering.start()
         self._offering.gpus.wait_first(WAIT_FOR_GPUS)
         self._keeping.recover()
         self._health.load()

@@ -73,6 +73,13 @@ COMMON: Mapping[str, slices.AttributeValue] = {
 }
 """Attributes that each GPU and each partition has, unless its driver fails to tell."""
 
+_FABRIC: Mapping[str, slices.AttributeValue] = {
+    "gpuModuleID": 1,
+    "partition1": 8,
+    "partition2": 4,
+    "partition4": 2,
+    "partition8": 1,
+}
 OPTIONAL: Mapping[str, slices.AttributeValue] = {
     "uuid": "MIG-0",
     "addressingMode": "HMM",
@@ -80,6 +87,7 @@ OPTIONAL: Mapping[str, slices.AttributeValue] = {
     _NUMA_NODE: 0,
     _PCIE_ROOT: "pci0000:3a",
     "enforcement": "MPS",
+    **_FABRIC,
 }
 """Attributes of GPUs and partitions that depend on the machine and on the driver's settings."""
 
@@ -88,6 +96,7 @@ OPTIONAL_VFIO: Mapping[str, slices.AttributeValue] = {
     "numaNode": 0,
     _NUMA_NODE: 0,
     _PCIE_ROOT: "pci0000:3a",
+    **_FABRIC,
 }
 """Attributes of GPUs for virtual machines that depend on the machine, and on what NVML told."""
 

@@ -53,6 +53,7 @@ def device(
         "mpsCapable": abilities.mps(gpu),
         "timeSliceCapable": abilities.time_slices(gpu),
         "vfioHurdle": vfio_hurdle,
+        **_fabric(gpu),
     }
     capacity = {}
     if gpu.memory_bytes:
@@ -113,6 +114,7 @@ def vfio(offer: devices.Offer, *, lists: bool = False) -> slices.Device:
         PCI_BUS_ID: found.address,
         PCIE_ROOT: gpu.pcie_root,
         NUMA_NODE: _near(gpu) if lists and gpu.numa_near else gpu.numa_node,
+        **_fabric(gpu),
     }
     capacity = {}
     if found.memory_bytes:
@@ -156,6 +158,19 @@ def _card_facts(gpu: devices.Gpu, *, lists: bool) -> dict[str, slices.AttributeV
         PCI_BUS_ID: gpu.pci_address,
         PCIE_ROOT: gpu.pcie_root,
         NUMA_NODE: _near(gpu) if lists and gpu.numa_near else gpu.numa_node,
+    }
+
+
+def _fabric(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
+    """Which GPUs belong together, by their partitions of the NVLink fabric: the peer's names.
+
+    Only where Fabric Manager is asked, so that other nodes' slices are as they were.
+    """
+    if gpu.fabric is None:
+        return {}
+    return {
+        "gpuModuleID": gpu.module_id,
+        **{f"partition{size}": number for size, number in gpu.fabric},
     }
 
 

@@ -194,3 +194,8 @@ def new_card(model: str, place: Gpu) -> Gpu:
 def bus(slot: int) -> int:
     """The PCI bus of the card in a slot: rising, with room for a root bus before each pair."""
     return 4 + 3 * slot
+
+
+def slot(pci_address: str) -> int:
+    """The slot of the card at this address."""
+    return (int(pci_address.split(":")[1], 16) - 4) // 3

@@ -147,6 +147,14 @@ class SimulatedNvml(
     def nvmlDeviceGetMinorNumber(self, handle: gpu_session.Handle) -> int:
         return self._device("nvmlDeviceGetMinorNumber", handle).state.minor
 
+    def nvmlDeviceGetModuleId(self, handle: gpu_session.Handle) -> int:
+        """Which module of the baseboard it is, from 1 on; 0 of cards without one (nvml.h).
+
+        Here they are in the order of the bus; an H200 at 00:06.0 of a virtual machine said 3.
+        """
+        device = self._device("nvmlDeviceGetModuleId", handle)
+        return gpu_state.slot(device.state.pci_address) + 1 if device.model.nvlinks else 0
+
     def nvmlDeviceGetBrand(self, handle: gpu_session.Handle) -> int:
         return self._device("nvmlDeviceGetBrand", handle).model.brand
 
