@@ -1,5 +1,5 @@
-"""NVIDIA's Fabric Manager, by its library `libnvfm`, which may hang: no process calls it that others
-depend on, see `fabric_manager`.
+"""NVIDIA's Fabric Manager, by its library `libnvfm`, which may hang: no process calls it that
+others depend on, see `fabric_manager`.
 
 Structures, versions and return values are those of `nv_fm_types.h` and `nv_fm_agent.h`, which come
 with the library (package nvidia-fabricmanager-dev; also in NVIDIA/go-nvfm, gen/nvfm, and, of an

@@ -23,6 +23,7 @@ CONNECT_MS = 3000
 _COMMAND = (sys.executable, "-m", "dra_driver", "fabric-partitions")
 _KEPT = ("PYTHONPATH",)
 """Variables by which the process finds this package."""
+_ERROR = "dra-driver: "
 _FORM = pydantic.TypeAdapter(tuple[fabric.Partition, ...])
 
 
@@ -117,10 +118,10 @@ def parsed(text: str) -> tuple[fabric.Partition, ...]:
 
 
 def _said(complaint: str, status: int) -> str:
-    """The error that the process ended with; what the library wrote before is not in it."""
-    _, marked, reason = complaint.rpartition("dra-driver: ")
-    if marked:
-        return " ".join(reason.split())
+    """The error that the process ended with; what the library wrote itself is not in it."""
+    for line in reversed(complaint.splitlines()):
+        if line.startswith(_ERROR):
+            return line.removeprefix(_ERROR)
     return f"asking Fabric Manager ended with {status}: {complaint.strip()[-200:] or 'no reason'}"
 
 

@@ -73,8 +73,6 @@ class Fabric:
                 self._trouble = str(error)
                 self._log.warning("Fabric Manager tells no partitions", reason=self._trouble)
             return False
-        finally:
-            self._asked.set()
         if known != self._known:
             self._log.info("Fabric Manager has told its partitions", partitions=len(known))
         self._known, self._trouble = known, ""
@@ -87,6 +85,7 @@ class Fabric:
                 answered = self.ask()
             except Exception:  # noqa: BLE001 - a thread that ends would ask never again
                 self._log.exception("asking Fabric Manager failed unexpectedly")
+            self._asked.set()
             self._worker.pause(self._every if answered else self._again)
 
 
@@ -101,9 +100,7 @@ class Unasked:
 
     def placed(self, gpus: Sequence[devices.Gpu]) -> Sequence[devices.Gpu]:
         """Without what the record of a claim may tell from when somebody was asked."""
-        return [
-            gpu if gpu.fabric is None else dataclasses.replace(gpu, fabric=None) for gpu in gpus
-        ]
+        return [dataclasses.replace(gpu, fabric=None) for gpu in gpus]
 
 
 def of_node(config: settings.KubeletPlugin, layout: driver_root.Layout) -> Fabric | Unasked:

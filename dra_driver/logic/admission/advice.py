@@ -73,13 +73,15 @@ COMMON: Mapping[str, slices.AttributeValue] = {
 }
 """Attributes that each GPU and each partition has, unless its driver fails to tell."""
 
-_FABRIC: Mapping[str, slices.AttributeValue] = {
+FABRIC: Mapping[str, slices.AttributeValue] = {
     "gpuModuleID": 1,
     "partition1": 8,
     "partition2": 4,
     "partition4": 2,
     "partition8": 1,
 }
+"""Attributes of GPUs, for virtual machines or not, where Fabric Manager is asked."""
+
 OPTIONAL: Mapping[str, slices.AttributeValue] = {
     "uuid": "MIG-0",
     "addressingMode": "HMM",
@@ -87,7 +89,6 @@ OPTIONAL: Mapping[str, slices.AttributeValue] = {
     _NUMA_NODE: 0,
     _PCIE_ROOT: "pci0000:3a",
     "enforcement": "MPS",
-    **_FABRIC,
 }
 """Attributes of GPUs and partitions that depend on the machine and on the driver's settings."""
 
@@ -96,7 +97,7 @@ OPTIONAL_VFIO: Mapping[str, slices.AttributeValue] = {
     "numaNode": 0,
     _NUMA_NODE: 0,
     _PCIE_ROOT: "pci0000:3a",
-    **_FABRIC,
+    **FABRIC,
 }
 """Attributes of GPUs for virtual machines that depend on the machine, and on what NVML told."""
 
@@ -322,7 +323,9 @@ def _common(device_type: sharing.DeviceType) -> Mapping[str, slices.AttributeVal
 
 
 def _optional(device_type: sharing.DeviceType) -> Mapping[str, slices.AttributeValue]:
-    return OPTIONAL_VFIO if device_type is _VFIO else OPTIONAL
+    if device_type is _VFIO:
+        return OPTIONAL_VFIO
+    return {**OPTIONAL, **FABRIC} if device_type is _GPU else OPTIONAL
 
 
 def _optional_capacity(device_type: sharing.DeviceType) -> Sequence[str]:

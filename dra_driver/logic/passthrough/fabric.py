@@ -30,10 +30,15 @@ def placed(gpus: Sequence[devices.Gpu], partitions: Sequence[fabric.Partition]) 
     """All GPUs of a node with the partitions that they are in, of the sizes that are published."""
     members: dict[tuple[devices.GpuUuid, int], list[int]] = collections.defaultdict(list)
     notes = []
+    known = collections.Counter(partition.id for partition in partitions)
     for partition in partitions:
         there = [[gpu for gpu in gpus if _is_same(gpu, one)] for one in partition.members]
         uuids = [gpu.uuid for matching in there for gpu in matching]
-        if len(set(uuids)) < len(uuids) or any(len(matching) > 1 for matching in there):
+        if (
+            known[partition.id] > 1
+            or len(set(uuids)) < len(uuids)
+            or any(len(matching) > 1 for matching in there)
+        ):
             notes.append(
                 f"partition {partition.id} of Fabric Manager is passed over: it cannot be told "
                 "which GPUs are meant"
@@ -60,7 +65,7 @@ def placed(gpus: Sequence[devices.Gpu], partitions: Sequence[fabric.Partition]) 
             )
             for gpu in gpus
         ),
-        tuple(notes),
+        tuple(dict.fromkeys(notes)),
     )
 
 

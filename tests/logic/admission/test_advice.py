@@ -302,7 +302,13 @@ def card(**facts):
     return dataclasses.replace(known, **facts)
 
 
-ALL_FACTS = {"addressing_mode": "HMM", "numa_node": 0, "pcie_root": "pci0000:3a"}
+ALL_FACTS = {
+    "addressing_mode": "HMM",
+    "numa_node": 0,
+    "pcie_root": "pci0000:3a",
+    "module_id": 1,
+    "fabric": ((1, 8), (2, 4), (4, 2), (8, 1)),
+}
 
 
 def of_advice(device_type):
@@ -314,7 +320,7 @@ def test_a_whole_gpu_has_what_the_advice_takes_for_granted():
     always, possible = of_advice(GPU)
     assert set(attributes.device(card()).attributes) == always
     shared = shares.shareable(attributes.device(card(**ALL_FACTS)), share_model.Shares())
-    assert set(shared.attributes) == possible
+    assert set(shared.attributes) == possible | set(advice.FABRIC)
     assert set(advice.CAPACITY[GPU]) == set(attributes.device(card()).capacity)
     assert set(shared.capacity) <= {*advice.CAPACITY[GPU], *advice.OPTIONAL_CAPACITY}
 
@@ -343,3 +349,14 @@ def test_of_many_expressions_the_first_are_read():
     selectors = [one for text in expressions for one in reviews.selector(text)]
     found = warned(requests=[reviews.request("gpu", selectors=selectors)])
     assert 0 < len(found) == advice.MOST_READ // len(expressions[-1])
+
+
+def test_partitions_of_the_fabric_are_known_of_gpus_and_of_no_mig_partition():
+    reads = f"{A}.partition4 == 2"
+    assert asking(f'"partition4" in {A} && {reads}') == []
+    [found] = warned(
+        requests=[
+            reviews.request("gpu", "mig.nvidia.com", selectors=reviews.selector(reads)),
+        ]
+    )
+    assert "devices of class mig.nvidia.com never have partition4" in found
