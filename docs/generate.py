@@ -247,7 +247,7 @@ def _others(value: Any, schema: Any, path: Path) -> list[Any]:
     if isinstance(value, int | float):
         return [value + 1]
     if isinstance(value, str):
-        return [*choices, f"{value}x", f"/{value}x", "2Mi", "memory"]
+        return [*choices, f"{value}x", f"/{value}x", "2Mi", "memory", "unix:/x"]
     if isinstance(value, list):
         return [
             ["/x"],

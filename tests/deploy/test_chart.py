@@ -190,6 +190,7 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
             "settings": {
                 "adoptForeignMig": True,
                 "driverRoot": "/run/nvidia/driver",
+                "fabricManager": "unix:/run/nvidia-fabricmanager/socket",
                 "gpus": [
                     {
                         "selector": "device.attributes['a'].b == \"c, d\"",
@@ -218,6 +219,7 @@ def test_the_flags_of_the_container_are_settings_and_are_what_the_values_say():
     assert (config.mig_mode.value, config.repacking_seconds, config.shares) == ("static", 0.5, "4")
     assert config.simulate_gpus == "t4:1,h200-141gb:8"
     assert config.vfio.value == "only"
+    assert config.fabric_manager == "unix:/run/nvidia-fabricmanager/socket"
     assert config.health_effects == ("xid=94:NoSchedule", "thermal:NoSchedule")
     assert (config.health_evict, config.health_hold_seconds) == (("recovery", "xid=79"), 0)
     assert (config.recovery, config.reboot_condition) == ("reset", "GPUNeedsReboot")

@@ -1,3 +1,5 @@
+import dataclasses
+
 import mig_cards
 import pytest
 
@@ -20,7 +22,7 @@ BINDING = bindings.Binding(
     ),
     persistence=True,
     nodes=("/dev/vfio/12",),
-    facts=mig_cards.gpu(mig_cards.H100),
+    facts=dataclasses.replace(mig_cards.gpu(mig_cards.H100), module_id=None),
 )
 
 
@@ -46,3 +48,40 @@ def test_a_damaged_part_is_refused_with_the_name_of_its_claim():
     part = prepared.Part(version=bindings.VERSION, content={"cards": [{"device": 1}]})
     with pytest.raises(errors.Rejected, match=r"claim team-a/vm .*: part 'vfio' of its record"):
         bindings.of(RECORD.model_copy(update={"parts": {"vfio": part}}))
+
+
+def written(**facts):
+    """What a record has of the GPU."""
+    known = dataclasses.replace(BINDING.facts, **facts)
+    record = bindings.into(RECORD, (BINDING.model_copy(update={"facts": known}),))
+    return record.parts["vfio"].content["cards"][0]["facts"]
+
+
+def with_facts(facts):
+    part = bindings.into(RECORD, (BINDING,)).parts["vfio"]
+    [card] = part.content["cards"]
+    content = {**part.content, "cards": [{**card, "facts": facts}]}
+    new = prepared.Part(version=part.version, content=content)
+    return RECORD.model_copy(update={"parts": {"vfio": new}})
+
+
+def test_partitions_of_the_fabric_stay_with_the_gpu():
+    facts = dataclasses.replace(BINDING.facts, module_id=3, fabric=((1, 9), (8, 0)))
+    record = bindings.into(RECORD, (BINDING.model_copy(update={"facts": facts}),))
+    [found] = bindings.of(prepared.decode(prepared.encode(record)))
+    assert found.facts == facts
+
+
+def test_where_fabric_manager_is_not_asked_an_older_driver_finds_what_it_knows():
+    assert {"module_id", "fabric"}.isdisjoint(written(module_id=3))
+    assert written(module_id=3, fabric=())["module_id"] == 3
+
+
+def test_a_record_of_an_older_driver_is_read():
+    [found] = bindings.of(with_facts(written(module_id=3)))
+    assert found.facts == BINDING.facts
+
+
+def test_facts_that_only_a_newer_driver_knows_are_passed_over():
+    [found] = bindings.of(with_facts(written() | {"colour": "green"}))
+    assert found.facts == BINDING.facts

@@ -98,6 +98,7 @@ def test_the_defaults_are_those_of_a_usual_node():
         "cdi_hook": None,
         "sysfs_root": pathlib.Path("/sys"),
         "host_root": pathlib.Path("/"),
+        "fabric_manager": "",
         "device_metadata": True,
         "proc_root": pathlib.Path("/proc"),
         "boot_id_file": pathlib.Path("/proc/sys/kernel/random/boot_id"),
@@ -307,3 +308,11 @@ def test_relative_paths_are_made_absolute_for_they_are_told_to_others(tmp_path, 
     assert config.service_socket == tmp_path / "kubelet/plugins/gpu.nvidia.com/dra.sock"
     assert config.cdi_dir.is_absolute()
     assert config.driver_root == pathlib.Path("/")
+
+
+def test_fabric_manager_is_asked_where_it_is_said_to_listen_and_by_default_nowhere():
+    assert resolve().fabric_manager == ""
+    assert resolve(fabric_manager="").fabric_manager == ""
+    found = resolve(file={"fabricManager": "unix:/run/nvidia-fabricmanager/socket"})
+    assert found.fabric_manager == "unix:/run/nvidia-fabricmanager/socket"
+    assert "write unix:PATH with an absolute path" in refusal(fabric_manager="localhost:6666")

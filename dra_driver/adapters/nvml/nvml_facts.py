@@ -1,5 +1,6 @@
 """How one GPU is read through NVML. `library` is `pynvml` or an object with its functions."""
 
+import ctypes
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -201,9 +202,15 @@ def read_gpu(library: Any, index: int, handle: Any, system: System) -> devices.G
         compute_mode=reader.told("nvmlDeviceGetComputeMode"),
         profiles=profiles,
         instances=instances,
-        # nvml.h, `nvmlDeviceGetModuleId`: products without a baseboard say 0.
-        module_id=reader.told("nvmlDeviceGetModuleId") or None,
+        module_id=_module_id(library, handle),
     )
+
+
+def _module_id(library: Any, handle: Any) -> int | None:
+    """Its number on the baseboard; 0 is what products without one say (nvml.h)."""
+    # By default the bindings put the answers of all threads into one place.
+    reader = _Reader(library, handle, ctypes.c_uint())
+    return reader.told("nvmlDeviceGetModuleId") or None
 
 
 def failure(

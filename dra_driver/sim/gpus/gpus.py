@@ -6,9 +6,11 @@ documentation is what a real H100 with driver 580.159.04 did when it was asked.
 
 # ruff: noqa: N802, N803, N815 - the names are those of pynvml
 
+import ctypes
 import importlib.resources
 import pathlib
 import types
+from typing import Any
 
 from dra_driver.sim.gpus import (
     gpu_errors,
@@ -16,6 +18,7 @@ from dra_driver.sim.gpus import (
     gpu_health,
     gpu_mig_devices,
     gpu_mig_rules,
+    gpu_mig_types,
     gpu_session,
     gpu_state,
     gpu_sysfs,
@@ -147,13 +150,21 @@ class SimulatedNvml(
     def nvmlDeviceGetMinorNumber(self, handle: gpu_session.Handle) -> int:
         return self._device("nvmlDeviceGetMinorNumber", handle).state.minor
 
-    def nvmlDeviceGetModuleId(self, handle: gpu_session.Handle) -> int:
+    def nvmlDeviceGetModuleId(
+        self,
+        handle: gpu_session.Handle,
+        moduleId: Any = ctypes.c_uint(),  # noqa: B008 - as in the bindings
+    ) -> int:
         """Which module of the baseboard it is, from 1 on; 0 of cards without one (nvml.h).
 
         Here they are in the order of the bus; an H200 at 00:06.0 of a virtual machine said 3.
         """
         device = self._device("nvmlDeviceGetModuleId", handle)
-        return gpu_state.slot(device.state.pci_address) + 1 if device.model.nvlinks else 0
+        number = gpu_state.slot(device.state.pci_address) + 1 if device.model.nvlinks else 0
+        if type(moduleId) is ctypes.c_uint:
+            return number
+        gpu_mig_types.at(moduleId, ctypes.c_uint)[0] = number
+        return 0
 
     def nvmlDeviceGetBrand(self, handle: gpu_session.Handle) -> int:
         return self._device("nvmlDeviceGetBrand", handle).model.brand

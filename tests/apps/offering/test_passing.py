@@ -7,8 +7,10 @@ import structlog
 from passed_cards import OFF, ONLY
 from passing_scene import card, told
 
+from dra_driver import errors
+from dra_driver.apps.offering import fabric as asking
 from dra_driver.logic.offering import publishing
-from dra_driver.model import devices
+from dra_driver.model import devices, fabric
 
 
 @pytest.fixture
@@ -247,3 +249,67 @@ def test_a_card_that_an_older_instance_hands_over_is_there_for_one_that_hands_ov
     scans = scene.bus.scans
     scene.look()
     assert scene.bus.scans == scans
+
+
+# The NVLink fabric
+
+FABRIC = ("gpuModuleID", "partition1", "partition2", "partition4", "partition8")
+
+
+def in_fabric(scene, *answers):
+    """Fabric Manager is asked, and gives these answers; None is none."""
+    left = list(answers)
+
+    def ask():
+        if (answer := left.pop(0)) is None:
+            raise errors.Retryable("it does not answer")
+        return [
+            fabric.Partition(number, tuple(fabric.Member(one) for one in gpus))
+            for number, gpus in answer
+        ]
+
+    subject = asking.Fabric(ask)
+    looking = dataclasses.replace(scene.node.gpus._looking_at, in_fabric=subject.placed)
+    scene.node.gpus._looking_at = looking
+    return subject
+
+
+def fabric_of(scene, name):
+    known = scene.device(name).attributes
+    return {one: known[one] for one in FABRIC if one in known}
+
+
+def test_what_belongs_together_is_told_of_gpus_whole_and_for_virtual_machines(new_scene):
+    scene = new_scene("h100-80gb-hbm3:2,t4:1")
+    subject = in_fabric(scene, [(0, (1, 2)), (4, (1,)), (5, (2,))])
+    assert [fabric_of(scene, name) for name in scene.names("gpu")] == [{}, {}, {}]
+    subject.ask()
+    scene.look()
+    second = {"gpuModuleID": 2, "partition1": 5, "partition2": 0}
+    assert fabric_of(scene, "gpu-1") == fabric_of(scene, "gpu-vfio-1") == second
+    assert fabric_of(scene, "gpu-0")["partition1"] == 4
+    assert fabric_of(scene, "gpu-2") == fabric_of(scene, "gpu-vfio-2") == {}
+    assert not any(fabric_of(scene, name) for name in scene.names("mig"))
+
+
+def test_a_gpu_that_a_virtual_machine_has_keeps_its_partitions_through_a_restart(scene):
+    in_fabric(scene, [(4, (1,))]).ask()
+    scene.look()
+    told = {"gpuModuleID": 1, "partition1": 4}
+    assert fabric_of(scene, "gpu-vfio-0") == told
+    scene.record(card(scene, 0))
+    scene.bind(scene.address(0))
+    scene.look()
+    assert fabric_of(scene, "gpu-vfio-0") == told
+    scene.begin()
+    subject = in_fabric(scene, None, [(6, (1,))])
+    for expected in (4, 6):
+        subject.ask()
+        scene.look()
+        assert fabric_of(scene, "gpu-vfio-0") == {"gpuModuleID": 1, "partition1": expected}
+    in_fabric(scene)
+    scene.node.gpus._looking_at = dataclasses.replace(
+        scene.node.gpus._looking_at, in_fabric=asking.Unasked().placed
+    )
+    scene.look()
+    assert fabric_of(scene, "gpu-vfio-0") == {}

@@ -1,6 +1,7 @@
 """The plugin publishes GPUs for virtual machines, of a simulated PCI bus."""
 
 import api_cluster
+import fabric_library
 import pytest
 
 pytestmark = pytest.mark.sampled(3)
@@ -49,3 +50,35 @@ def test_for_virtual_machines_alone_they_are_published_without_counters(own_plug
     own_cluster.upgrade(kubernetes_version=PANICS)
     own_plugin(gpus="t4:1", vfio="only").start()
     own_cluster.wait_devices("gpu-vfio-0")
+
+
+def test_partitions_of_fabric_manager_are_attributes(own_plugin, own_cluster, own_machine):
+    fabric_library.Library(partitions=((0, (1, 2)), (1, (1,)), (2, (2,))), knows=1).compile(
+        own_machine.simulation / "driver/usr/lib64/libnvfm.so.1"
+    )
+    own_plugin(gpus="h100-80gb-hbm3:2", vfio="on", fabric_manager="127.0.0.1:6666").start()
+    own_cluster.wait_devices("gpu-0", "gpu-1", "gpu-vfio-0", "gpu-vfio-1")
+
+    def told(name):
+        known = attributes(own_cluster, name)
+        return [known.get(one) for one in ("gpuModuleID", "partition1", "partition2", "partition4")]
+
+    expected = {"gpu-0": [1, 1, 0, None], "gpu-vfio-1": [2, 2, 0, None]}
+    api_cluster.wait_for(
+        lambda: {name: told(name) for name in expected} == expected, "partitions to be told"
+    )
+
+
+def test_a_fabric_manager_that_does_not_answer_is_told_and_keeps_nothing_back(
+    own_plugin, own_cluster
+):
+    plugin = own_plugin(gpus="t4:1", vfio="on", fabric_manager="unix:/run/nowhere").start()
+    own_cluster.wait_devices("gpu-0", "gpu-vfio-0")
+    api_cluster.wait_for(
+        lambda: any(
+            line["event"] == "Fabric Manager tells no partitions"
+            and "no libnvfm.so.1 or libnvfm.so in" in line["reason"]
+            for line in plugin.log()
+        ),
+        "the log to say so",
+    )
