@@ -4,6 +4,7 @@ Names without a domain belong to the driver that publishes them. NUMA has such a
 Kubernetes 1.37, a standard one (KEP-6072), by which devices of several drivers are aligned.
 """
 
+import dataclasses
 import re
 from collections.abc import Mapping
 
@@ -172,6 +173,17 @@ def _fabric(gpu: devices.Gpu) -> dict[str, slices.AttributeValue | None]:
         "gpuModuleID": gpu.module_id,
         **{f"partition{size}": number for size, number in gpu.fabric},
     }
+
+
+def fitting(device: slices.Device) -> slices.Device:
+    """The device with no more than the API server takes: only with all that there may be, a GPU
+    with shares among it, is it one too many. `partition1` says of no other GPU that it belongs
+    there.
+    """
+    if len(device.attributes) + len(device.capacity) <= MOST:
+        return device
+    kept = {name: value for name, value in device.attributes.items() if name != "partition1"}
+    return dataclasses.replace(device, attributes=kept)
 
 
 def _near(gpu: devices.Gpu) -> tuple[int, ...] | None:

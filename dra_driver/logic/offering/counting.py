@@ -51,6 +51,7 @@ def device(card: catalog.Card, offered: devices.Offer, form: publishing.Form) ->
         )
     if card.division is not None and offered.vfio is None:
         found = shares.shareable(found, card.division)
+    found = attributes.fitting(found)
     return _consuming(found, card.name, amounts) if card.counters and amounts else found
 
 

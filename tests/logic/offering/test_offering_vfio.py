@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from passed_cards import OFF, ON, ONLY
 
 from dra_driver.logic.offering import attributes, catalog, counting, offering, publishing
+from dra_driver.logic.passthrough import hurdles
 from dra_driver.model import claims, devices, mig, nodes, shares, slices
 
 SPLIT, COMBINED, PLAIN = publishing.Layout
@@ -300,3 +301,59 @@ def test_a_card_in_mig_mode_of_somebody_else_says_how_it_can_be_handed_over():
         "it is handed over as a whole only, and it is in MIG mode, which this driver did not "
         f"switch on: switch it off (nvidia-smi -i {gpu.uuid} -mig 0)"
     )
+
+
+# The NVLink fabric
+
+
+FABRIC = ((1, 8), (2, 4), (4, 2), (8, 1))
+
+
+def in_fabric(card, **facts):
+    """The card, and what it is offered as, in partitions of Fabric Manager."""
+    gpu = dataclasses.replace(card.gpu, module_id=1, fabric=FABRIC, **facts)
+    offers = {name: dataclasses.replace(one, gpu=gpu) for name, one in card.offers.items()}
+    return dataclasses.replace(card, gpu=gpu, offers=offers)
+
+
+def fabric_of(device):
+    return {
+        name: value
+        for name, value in device.attributes.items()
+        if name == "gpuModuleID" or name.startswith("partition")
+    }
+
+
+def test_partitions_of_the_fabric_are_told_of_whole_gpus_and_of_no_parts():
+    [card] = cards("h100-80gb-hbm3:1")
+    contents = mig_cards.offer([in_fabric(card)])
+    told = {
+        "gpuModuleID": 1, "partition1": 8, "partition2": 4, "partition4": 2, "partition8": 1
+    }  # fmt: skip
+    assert fabric_of(the(contents, "gpu-0")) == fabric_of(the(contents, "gpu-vfio-0")) == told
+    parts = [one for one in mig_cards.devices_of(contents) if one.attributes["type"] == "mig"]
+    assert len(parts) > 10
+    assert not any(fabric_of(one) for one in parts)
+
+
+def test_where_fabric_manager_is_not_asked_nothing_is_told():
+    [card] = cards("h100-80gb-hbm3:1")
+    assert card.gpu.module_id == 1
+    contents = mig_cards.offer([card])
+    assert fabric_of(the(contents, "gpu-0")) == fabric_of(the(contents, "gpu-vfio-0")) == {}
+
+
+def test_with_all_that_there_may_be_a_gpu_is_taken_by_the_api_server():
+    [card] = mig_cards.dynamic("h100-80gb-hbm3:1")
+    full = in_fabric(
+        card, addressing_mode="HMM", numa_node=0, numa_near=(1,), pcie_root="pci0000:05"
+    )
+    note = hurdles.Hurdle(hurdles.Word.NO_COUNTERS, "it has shares")
+    for division, told in ((None, 5), (shares.Shares(), 4), (shares.Shares(4), 4)):
+        one = dataclasses.replace(full, vfio_note=note, division=division)
+        for lists in (False, True):
+            form = publishing.Form(SPLIT, lists=lists)
+            found = counting.device(one, one.offers["gpu-0"], form)
+            assert len(found.attributes) + len(found.capacity) <= 32
+            assert len(fabric_of(found)) == told
+            assert fabric_of(found)["partition2"] == 4
