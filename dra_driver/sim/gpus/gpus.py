@@ -157,7 +157,8 @@ class SimulatedNvml(
     ) -> int:
         """Which module of the baseboard it is, from 1 on; 0 of cards without one (nvml.h).
 
-        Here they are in the order of the bus; an H200 at 00:06.0 of a virtual machine said 3.
+        Here they are in the order of the bus. Of cards in virtual machines an H100 said 3, and two
+        H200 said 5 and 7.
         """
         device = self._device("nvmlDeviceGetModuleId", handle)
         number = gpu_state.slot(device.state.pci_address) + 1 if device.model.nvlinks else 0

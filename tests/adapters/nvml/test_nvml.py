@@ -51,6 +51,7 @@ def test_every_fact_of_a_gpu_is_read(machine):
         virtualization=devices.Virtualization.NONE,
         persistence_mode=True,
         compute_mode=0,
+        module_id=1,
         profiles=first.profiles,
     )
     assert len(first.profiles) == 7
@@ -81,6 +82,7 @@ def test_a_recorded_h100_is_read():
                 virtualization=devices.Virtualization.PASSTHROUGH,
                 persistence_mode=True,
                 compute_mode=0,
+                module_id=3,
                 profiles=found.gpus[0].profiles,
             ),
         )
@@ -103,6 +105,7 @@ def test_two_recorded_h200_are_read():
             *("NVIDIA H200", "0000:00:07.0", 150754820096),
         ),
     ]
+    assert [gpu.module_id for gpu in found.gpus] == [5, 7]
     assert found.failures == ()
 
 
@@ -124,6 +127,7 @@ def test_a_gpu_that_is_not_mig_capable_says_so(machine):
     t4 = discover(machine).gpus[2]
 
     assert (t4.product_name, t4.mig_capable, t4.mig_enabled) == ("Tesla T4", False, False)
+    assert t4.module_id is None
 
 
 def test_mig_mode_that_is_on_is_seen(machine, tmp_path):
@@ -155,6 +159,7 @@ DECIDING = [
 ]
 TOLD = [
     ("nvmlDeviceGetBrand", "brand"),
+    ("nvmlDeviceGetModuleId", "module_id"),
     ("nvmlDeviceGetArchitecture", "architecture"),
     ("nvmlDeviceGetAddressingMode", "addressing_mode"),
     ("nvmlDeviceGetPersistenceMode", "persistence_mode"),

@@ -187,7 +187,10 @@ def test_what_is_remembered_of_the_gpu_is_what_nvml_told_of_it(node, api):
     node.prepare(ref)
     [binding] = bindings.of(node.record(ref))
     [card] = [one for one in node.gpus.snapshot.cards if one.name == "gpu-0"]
-    assert binding.facts == dataclasses.replace(card.gpu, mig_enabled=False, mig_pending=False)
+    # That it is the first of a baseboard is told where Fabric Manager is asked.
+    assert binding.facts == dataclasses.replace(
+        card.gpu, mig_enabled=False, mig_pending=False, module_id=None
+    )
 
 
 def test_that_the_card_is_ours_is_written_down_before_it_goes(node, api, monkeypatch):
