@@ -302,7 +302,9 @@ def test_a_claim_that_has_another_card_than_its_name_is_now_is_refused_and_can_b
 def test_a_record_of_an_older_driver_is_prepared_again_and_learns_its_card(scene):
     ref = scene.claim(T4)
     scene.prepare(ref)
-    old = scene.node.record(ref).model_copy(update={"gpus": {}, "minors": {}, "parts": {}})
+    old = scene.node.record(ref).model_copy(
+        update={"gpus": {}, "minors": {}, "parts": {}, "described": None}
+    )
     scene.node.store.records.write(old)
     assert '"more"' not in (scene.node.root / "claims" / f"{ref.uid}.json").read_text()
     scene.restart()
