@@ -81,6 +81,7 @@ def test_what_the_kernel_refuses_is_told_and_tried_again(node, ref, action, driv
 @pytest.mark.parametrize("action", ["unbind", "bind"])
 def test_what_the_kernel_does_not_come_back_from_is_waited_for(node, ref, action):
     faults.hang(node.simulation, action, address=address(node))
+    fails(node, ref)
     assert f"the kernel is at work on {address(node)} still" in fails(node, ref)
     faults.clear(node.simulation)
     assert is_back(node, ref)
@@ -206,6 +207,13 @@ def test_it_is_brought_back_with_its_own_lock_and_no_other_held(
     with node.held.hold([held], patience.Patience(1)):
         node.orphans.remove(frozenset())
     assert node.driver(0) == driver
+
+
+def test_a_card_that_a_record_tells_of_is_no_leftover_though_no_claim_is_listed(node, ref):
+    node.orphans.sweep()
+    node.orphans.remove(frozenset())
+    assert node.driver(0) == "vfio-pci"
+    assert node.books.handed_over() == {node.uuid(): address(node)}
 
 
 def test_a_virtual_machine_that_no_record_tells_of_keeps_its_card(node, ref):

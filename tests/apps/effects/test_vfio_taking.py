@@ -176,10 +176,14 @@ def test_the_mig_mode_that_this_driver_switched_on_goes_off_first(node, api):
     node.unprepare(small)
     node.set_mig_mode(on=True)
     node.books.put(node.books.get(node.uuid()).switched(on=True))
+    node.gpus.look()
     ref = api.make("gpu-vfio-0")
     node.prepare(ref)
     assert not node.card(0).mig_enabled
     assert node.driver(0) == "vfio-pci"
+    # As it is while the virtual machine has it.
+    [binding] = bindings.of(node.record(ref))
+    assert binding.facts.mig_enabled is binding.facts.mig_pending is False
 
 
 def test_what_is_remembered_of_the_gpu_is_what_nvml_told_of_it(node, api):
