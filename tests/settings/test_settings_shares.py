@@ -82,3 +82,10 @@ def test_too_little_memory_or_no_quantity_is_refused(text, problem):
     told = refusal(mps_shm_size=text)
     assert told.startswith(f"flag --mps-shm-size: {text!r}: ")
     assert problem in told
+
+
+@pytest.mark.parametrize(("vfio", "cuts"), [("off", False), ("on", True), ("only", False)])
+def test_gpus_for_virtual_machines_too_are_had_in_ways_that_exclude_each_other(vfio, cuts):
+    assert resolve(vfio=vfio, mig_mode="off").cuts_any is cuts
+    rules = [{"selector": "true", "vfio": vfio}]
+    assert resolve(file={"gpus": rules, "migMode": "off"}).cuts_any is cuts

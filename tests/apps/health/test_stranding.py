@@ -136,3 +136,19 @@ def test_a_bus_that_cannot_be_read_says_nothing(place):
 
     place.stranding._scan = scan
     assert place.stranding.look() is None
+
+
+def test_a_gpu_of_which_the_record_is_lost_is_not_told_while_it_is_brought_back(place):
+    place.node.prepare(place.ref)
+    place.node.store.records.remove(place.ref.uid)
+    with place.node.held.hold(["gpu-0"], patience.Patience(mig_node.SECONDS)):
+        assert place.stranding.look().stranded == {}
+    waiting, taken = place.stranding._taken, []
+
+    def once():
+        taken.append(None)
+        return waiting() if len(taken) == 1 else {}
+
+    # It was brought back during the look.
+    place.stranding._taken = once
+    assert place.stranding.look().stranded == {}

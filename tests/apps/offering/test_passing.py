@@ -154,8 +154,10 @@ def test_a_card_is_not_lost_to_a_claim_that_comes_or_goes_in_the_middle_of_a_loo
             return looks[-1]
 
     scene.node.gpus._looking_at = dataclasses.replace(looking, source=Late())
+    before = scene.contents
     assert scene.look().lost == {}
     assert card(scene, 0).is_bound
+    assert offered_of(scene.contents, 0) == offered_of(before, 0)
 
 
 def test_a_card_stays_where_nvml_tells_of_nothing_at_all_as_all_are_bound(scene):
@@ -313,3 +315,15 @@ def test_a_gpu_that_a_virtual_machine_has_keeps_its_partitions_through_a_restart
     )
     scene.look()
     assert fabric_of(scene, "gpu-vfio-0") == {}
+
+
+def test_a_vgpu_is_offered_to_no_virtual_machine(scene):
+    def fill(gpus):
+        return [
+            dataclasses.replace(gpu, virtualization=devices.Virtualization.VGPU) for gpu in gpus
+        ]
+
+    scene.node.gpus._looking_at = dataclasses.replace(scene.node.gpus._looking_at, fill=fill)
+    scene.look()
+    assert scene.names() == ["gpu-0", "gpu-1"]
+    assert card(scene, 0).vfio_note.endswith("no virtual machine can be given it")

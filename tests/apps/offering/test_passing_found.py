@@ -1,5 +1,7 @@
 """GPUs that somebody else has bound for virtual machines, and those that nobody can have."""
 
+import dataclasses
+
 import passed_cards
 import passing_scene
 import pytest
@@ -8,6 +10,7 @@ from passed_cards import OFF
 from passing_scene import card, told
 
 from dra_driver import errors
+from dra_driver.logic.offering import publishing
 from dra_driver.model import devices, ledgers, pci, prepared
 from dra_driver.sim.gpus import gpu_faults
 
@@ -221,3 +224,40 @@ def test_a_part_of_a_newer_driver_is_not_taken_for_a_find(scene):
     snapshot = scene.look()
     assert not any(devices.is_vfio(name) for one in snapshot.cards for name in one.offers if
                    one.name == "gpu-0")  # fmt: skip
+
+
+def during_the_next_look(scene, change):
+    """Before NVML is asked, and after the bus was scanned."""
+    discover = scene.node.gpus._looking_at.source.discover
+
+    class Source:
+        def discover(self):
+            change()
+            return discover()
+
+    scene.node.gpus._looking_at = dataclasses.replace(scene.node.gpus._looking_at, source=Source())
+
+
+def test_a_card_that_somebody_binds_in_the_middle_of_a_look_is_not_lost(scene):
+    during_the_next_look(scene, lambda: scene.bind(scene.address(0)))
+    assert scene.look().lost.keys().isdisjoint({"gpu-vfio-0"})
+    assert card(scene, 0).offers.keys() == {"gpu-vfio-0"}
+
+
+def test_a_record_that_was_damaged_when_the_look_began_may_have_had_the_card(scene):
+    scene.record(card(scene, 0))
+    scene.bind(scene.address(0))
+    scene.look()
+    path = scene.node.store.records.path("uid-1")
+    path.write_text("damaged")
+    during_the_next_look(scene, path.unlink)
+    assert [one.name for one in scene.look().cards] == ["gpu-1"]
+
+
+def test_a_card_that_was_found_bound_is_offered_as_it_is_while_a_claim_has_it(scene):
+    scene.bind(scene.address(0))
+    scene.look()
+    before = publishing.contents(scene.contents)
+    scene.record(card(scene, 0), found=True)
+    scene.look()
+    assert publishing.contents(scene.contents) == before

@@ -356,6 +356,10 @@ def test_what_a_claim_had_of_a_card_is_told_by_its_record():
     # Names that have changed hands since say nothing of the cards.
     moved = record.model_copy(update={"gpus": {one.name: two.uuid, two.name: one.uuid}})
     assert catalog.of_claims(cards, [moved]) == {}
+    exchanged = record.model_copy(update={"gpus": {one.name: "GPU-of-another", two.name: "GPU-x"}})
+    had = prepared.PreparedDevice(requests=("r",), pool="n", device=one.name, cdi_ids=())
+    exchanged = exchanged.model_copy(update={"devices": (had,)})
+    assert catalog.of_claims(cards, [exchanged]) == {}
 
 
 def _had(gpu, *, gi, **fields):

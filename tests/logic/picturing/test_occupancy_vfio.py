@@ -86,3 +86,10 @@ def test_a_device_that_does_not_tell_whose_it_is_is_of_the_gpu_in_its_place():
     there["attributes"] |= {"resource.kubernetes.io/pciBusID": {"string": "0000:05:00.0"}}
     gpu = the_gpu(*published("n", there, vfio(5, uuid=False, consumes=False)))
     assert (gpu.name, len(gpu.parts)) == ("gpu-0", 1)
+
+
+def test_without_a_place_it_is_of_no_gpu_whose_place_is_not_told_either():
+    nowhere = vfio(5, uuid=False, consumes=False)
+    nowhere["attributes"].pop("resource.kubernetes.io/pciBusID")
+    [node] = occupancy.of(snapshot(*published("n", whole("n", 0, model=T4), nowhere))).nodes
+    assert [gpu.name for gpu in node.gpus] == ["gpu-0", "gpu-vfio-5"]
