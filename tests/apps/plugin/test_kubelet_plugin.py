@@ -178,7 +178,7 @@ def test_a_stop_answers_what_is_in_progress_and_leaves_slices_and_claims(
     assert not plugin.service_socket.exists()
     assert own_machine.record(ref) is not None
     assert own_machine.spec(ref) is not None
-    kept = ["claims", "gpus", "health", "locks", "names"]
+    kept = ["claims", "dra-device-metadata", "gpus", "health", "locks", "names"]
     assert sorted(path.name for path in own_machine.plugin.iterdir()) == kept
 
 

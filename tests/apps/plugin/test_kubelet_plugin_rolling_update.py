@@ -143,7 +143,8 @@ def test_calls_to_both_at_once_do_not_get_in_each_others_way(old, new, cluster, 
         expected = plugin_process.devices(ref, "gpu-0", "gpu-1")
         calls = [functools.partial(plugin.kubelet.prepare, ref) for plugin in (old, new)]
         assert plugin_process.at_once(*calls * 4) == [expected] * 8
-        assert len(machine.files()) == 2
+        # Its record, its spec, and its description with the mount of that.
+        assert len(machine.files()) == 4
         calls = [functools.partial(plugin.kubelet.unprepare, ref) for plugin in (old, new)]
         plugin_process.at_once(*calls * 4)
         assert machine.files() == []
