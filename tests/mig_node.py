@@ -10,6 +10,7 @@ import threading
 
 from dra_driver import settings
 from dra_driver.adapters.disk import card_names, ledgers, records, resets
+from dra_driver.adapters.driver import persistence_daemon
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import locks, patience, processes
 from dra_driver.apps.effects import (
@@ -218,6 +219,7 @@ class Node:
         tools = handing_over.Tools(
             *(found.pci, found.nvml, self.partitioner, self.books, found.nodes, found.missing),
             *(self.proc, self.sharer.serving),
+            persistence_daemon.PersistenceDaemon(self.root / "driver-root"),
         )
         handover = handing_over.Handover(tools)
         kept = card_names.CardNames(self.root / "names")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.disk import ledgers
+from dra_driver.adapters.driver import persistence_daemon
 from dra_driver.adapters.nvml import nvml, nvml_errors, nvml_mig, nvml_reset
 from dra_driver.adapters.pci import pci_bus
 from dra_driver.adapters.system import file_holders, processes
@@ -29,8 +30,7 @@ SEEN_SECONDS = 15.0
 """How long NVIDIA's driver may take with a GPU that it gets back: it starts its firmware."""
 LOOK_SECONDS = 0.25
 _PERSISTENCED = "nvidia-persiste"
-"""The kernel cuts the names of processes to 15 letters. NVML asks the daemon by its socket, which
-this container may not see: then it is not told that persistence mode is off."""
+"""The kernel cuts the names of processes to 15 letters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Tools:
     """What a GPU is taken and brought back with.
 
     `nodes` are the device nodes of a GPU by its UUID and minor number; `missing` says what
-    containers would lack of GPUs; `daemons` are those of MPS that serve a GPU, by its UUID.
+    containers would lack of GPUs; `daemons` are those of MPS that serve a GPU, by its UUID;
+    `keeper` is nvidia-persistenced.
     """
 
     bus: pci_bus.PciBus
@@ -49,6 +50,7 @@ class Tools:
     missing: Callable[[Sequence[devices.Gpu]], str | None]
     proc_root: pathlib.Path
     daemons: Callable[[str], Sequence[str]]
+    keeper: persistence_daemon.PersistenceDaemon
 
 
 class Handover:
@@ -232,7 +234,7 @@ class Handover:
                 self._refuse_users([one.pid for one in users], binding, "is used")
             if binding.persistence:
                 self._note(binding, persistence_off=True)
-                self._modes.set_persistence(binding.gpu, on=False)
+                self._keep(binding.gpu, on=False)
 
     def _refuse_holders(
         self,
@@ -330,7 +332,13 @@ class Handover:
             if lacking:
                 raise errors.Retryable(f"device {binding.device!r} is back, and {lacking}")
         if binding.persistence or self._tools.books.get(binding.gpu).persistence_off:
-            self._modes.set_persistence(binding.gpu, on=True)
+            self._keep(binding.gpu, on=True)
+
+    def _keep(self, gpu: str, *, on: bool) -> None:
+        """Set persistence mode; a daemon that is not told of it is named as a holder later."""
+        self._modes.set_persistence(gpu, on=on)
+        if complaint := self._tools.keeper.tell(gpu, on=on):
+            self._log.warning("nvidia-persistenced was not told", gpu=gpu, reason=complaint)
 
     def _minor(self, binding: bindings.Binding) -> int:
         deadline = time.monotonic() + SEEN_SECONDS

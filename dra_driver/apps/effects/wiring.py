@@ -3,6 +3,7 @@
 import dataclasses
 
 from dra_driver.adapters.disk import card_names
+from dra_driver.adapters.driver import persistence_daemon
 from dra_driver.adapters.nvml import nvml_compute, nvml_mig
 from dra_driver.adapters.system import processes
 from dra_driver.apps.effects import (
@@ -95,6 +96,7 @@ def effects(on: base.Base, launched: launching.Launcher) -> Effects:
             hardware.missing,
             config.proc_root,
             sharer.serving,
+            persistence_daemon.PersistenceDaemon(hardware.driver.root.seen),
         )
     )
     passed = passthrough.Passthrough(

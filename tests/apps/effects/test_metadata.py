@@ -13,7 +13,7 @@ import sharing_node
 
 from dra_driver import errors
 from dra_driver.logic.preparing import metadata
-from dra_driver.model import claims, device_metadata, prepared
+from dra_driver.model import claims, prepared
 
 GPU, OTHER_GPU, PARTITION = sharing_claims.GPU, sharing_claims.OTHER_GPU, sharing_claims.PARTITION
 ROOT = metadata.CONTAINER_DIR
@@ -370,27 +370,6 @@ def test_the_alternative_of_a_request_is_in_the_file_and_not_in_its_path(host, u
     said = json.loads(path(host, ref, "gpu").read_text().splitlines()[1])
     assert said["apiVersion"].endswith("/v1alpha1")
     assert said["requests"][0]["name"] == "gpu/large"
-
-
-def test_what_a_newer_driver_remembers_of_files_keeps_nothing_from_being_undone(host, users):
-    ref = users.give(GPU)
-    host.prepare(ref)
-    record = host.record(ref)
-    newer = record.described.model_copy(update={"version": device_metadata.VERSION + 1})
-    host.store.records.write(record.model_copy(update={"described": newer}))
-    host.unprepare(ref)
-    assert (left(host), host.files()) == ([], [])
-
-
-def test_what_an_older_driver_leaves_of_files_goes_with_the_next_look(host, new_host, users):
-    ref = users.give(GPU)
-    host.prepare(ref)
-    # It removes the spec and the record, and knows of nothing else.
-    (host.cdi / host.cdi_name(ref)).unlink()
-    host.store.records.remove(ref.uid)
-    users.delete(ref)
-    after = new_host().start()
-    assert (left(after), after.files()) == ([], [])
 
 
 def test_a_disk_that_is_full_does_not_keep_files(host, users):

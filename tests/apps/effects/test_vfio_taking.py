@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dra_driver import errors
+from dra_driver.adapters.driver import persistence_daemon
 from dra_driver.apps.preparing import preparing
 from dra_driver.logic.preparing import cdi
 from dra_driver.model import bindings, devices, sharing
@@ -111,6 +112,20 @@ def test_persistence_mode_goes_off_and_comes_on_again_only_where_it_was_on(node,
         assert bindings.of(node.record(ref))[0].persistence is was_on
         node.unprepare(ref)
         assert node.card(0).persistence_mode is was_on
+
+
+def test_a_daemon_that_keeps_cards_open_is_told_too(node, api, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        persistence_daemon.PersistenceDaemon,
+        "tell",
+        lambda _, gpu, *, on: told.append((gpu, on)),
+    )
+    ref = api.make("gpu-vfio-0")
+    node.prepare(ref)
+    assert told == [(node.uuid(), False)]
+    node.unprepare(ref)
+    assert told == [(node.uuid(), False), (node.uuid(), True)]
 
 
 def test_nvml_tells_of_the_card_no_more_and_then_again(node, api):

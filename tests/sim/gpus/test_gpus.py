@@ -226,16 +226,6 @@ def test_a_gpu_tells_the_facts_of_its_model(machine):
     assert len(machine.nvmlDeviceGetSerial(handle)) == 13
 
 
-def test_only_modules_of_a_baseboard_have_a_module_id(tmp_path):
-    library = gpus.SimulatedNvml(tmp_path, spec="t4:1,h100-80gb-hbm3:2", node="node-1")
-    library.nvmlInit()
-    handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(3)]
-    assert [library.nvmlDeviceGetModuleId(handle) for handle in handles] == [0, 2, 3]
-    place = ctypes.c_uint()
-    assert library.nvmlDeviceGetModuleId(handles[2], ctypes.pointer(place)) == 0
-    assert place.value == 3
-
-
 def test_the_driver_is_the_recorded_one(machine):
     assert machine.nvmlSystemGetDriverVersion() == "580.159.04"
     assert machine.nvmlSystemGetNVMLVersion() == "13.580.159.04"
