@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import api_cluster
@@ -112,9 +112,20 @@ class Checks:
         left = [path for path in (spec, spec.with_name(f".{spec.name}.new")) if path.exists()]
         assert not left or self.machine.record(ref) is not None
 
-    def is_cleared_up(self, *refs: claims.ClaimRef) -> None:
-        """After a start: records and specs of these claims at most, and nothing half written."""
-        assert set(self.machine.files()) <= {name for ref in refs for name in self.paths(ref)}
+    def is_cleared_up(
+        self, *refs: claims.ClaimRef, described: Iterable[claims.ClaimRef] = ()
+    ) -> None:
+        """After a start: records and specs of these claims at most, and nothing half written.
+
+        Those that are `described` may be that still: it is swept later.
+        """
+        allowed = {name for ref in refs for name in self.paths(ref)}
+        allowed |= {
+            str(path.relative_to(self.machine.root))
+            for ref in described
+            for path in self.machine.metadata_paths(ref)
+        }
+        assert set(self.machine.files()) <= allowed
 
     def is_prepared(self, ref: claims.ClaimRef, *devices: str, boot_id: str = "boot-1") -> None:
         """This claim has these devices, and there is no other."""

@@ -260,7 +260,7 @@ ROOT = {
 )
 def test_the_root_of_the_host_is_seen_only_where_gpus_go_to_virtual_machines(given, sees):
     values = {"settings": given}
-    pod = chart.deployed("kubelet-plugin", values)["spec"]
+    pod = chart.the(chart.objects(values), "DaemonSet")["spec"]["template"]["spec"]
     roots = [one["name"] for one in pod["volumes"] if one.get("hostPath", {}).get("path") == "/"]
     assert roots == (["driver-root", "host-root"] if sees else ["driver-root"])
     for container in (pod["containers"][0], *pod["initContainers"][:1]):

@@ -66,7 +66,7 @@ class Life:
 
     def save(self):
         for name in FOLDERS:
-            shutil.copytree(self._root / name, self._root / "saved" / name)
+            shutil.copytree(self._root / name, self._root / "saved" / name, symlinks=True)
 
     def load(self):
         for name in FOLDERS:
@@ -186,7 +186,9 @@ def test_a_killed_prepare_whose_claim_nobody_asks_for_again_is_cleaned_up(life, 
         for path in life.node.cdi.iterdir():
             path.unlink()
         life.restart().clean()
-        assert life.node.hardware() == [(False, False, []), (False, False, [])], life.steps("")
+        assert life.node.hardware() == [(False, False, [], True), (False, False, [], True)], (
+            life.steps("")
+        )
         assert [name for name in life.node.files() if ".json.new" not in name] == []
         ref = api.make(FIRST)
     assert life.steps() == [*MODE, *MAKE]

@@ -37,7 +37,7 @@ DAMAGES = {
     "no mapping": lambda _text: b"[]",
     "other content": lambda text: text.replace("gpu-", "gpu-1").encode(),
     "other checksum": lambda text: changed(text, checksum="sha256:0").encode(),
-    "newer driver": lambda text: changed(text, version=3).encode(),
+    "newer driver": lambda text: changed(text, version=prepared.VERSION + 1).encode(),
 }
 
 
@@ -103,18 +103,25 @@ class Scene:
     def gpus(self):
         return {device["device"]: self.machine.uuid(device["device"]) for device in self.answer}
 
+    @staticmethod
+    def own(answer):
+        """The devices of an answer as a record has them: what describes them is added to that."""
+        return [device | {"cdi_ids": device["cdi_ids"][:1]} for device in answer]
+
     def works_as_before(self, kubelet):
         """The claim keeps its devices, gives the same answer, and can be given back."""
         assert self.ref.uid in kubelet.refusal(self.cluster.claim("gpu-0"), timeout=4)
         assert kubelet.prepare(self.ref) == self.answer
         record = self.machine.record(self.ref)
-        assert record == prepared.Record(
+        assert record.described is not None
+        own = self.own(self.answer)
+        assert record.model_copy(update={"described": None}) == prepared.Record(
             uid=self.ref.uid,
             namespace="default",
             name=self.ref.name,
             phase=prepared.Phase.COMPLETED,
             boot_id="boot-1",
-            devices=tuple(prepared.PreparedDevice(**device) for device in self.answer),
+            devices=tuple(prepared.PreparedDevice(**device) for device in own),
             gpus=self.gpus(),
             minors={"gpu-0": 0, "gpu-1": 1},
         )
@@ -153,7 +160,7 @@ def test_each_kind_of_damage_is_set_aside_and_the_record_rebuilt_from_the_api(
     for name, ref in refs.items():
         rebuilt = own_machine.record(ref)
         assert rebuilt.rebuilt, name
-        assert [device.model_dump() for device in rebuilt.devices] == answers[name]
+        assert [one.model_dump() for one in rebuilt.devices] == Scene.own(answers[name])
         aside = own_machine.records / f"{ref.uid}.json.damaged-0"
         assert aside.read_bytes() == damaged[name]
         lines = plugin.log(REBUILDING, claim_uid=ref.uid, set_aside=str(aside))
@@ -170,7 +177,8 @@ def test_each_kind_of_damage_is_set_aside_and_the_record_rebuilt_from_the_api(
 def test_a_damaged_record_is_rebuilt_from_its_spec_when_claims_cannot_be_listed(scene):
     scene.damage()
     kubelet = scene.start(claim_list=False)
-    entries = [prepared.PreparedDevice(**device | {"requests": ()}) for device in scene.answer]
+    own = scene.own(scene.answer)
+    entries = [prepared.PreparedDevice(**device | {"requests": ()}) for device in own]
     assert scene.machine.record(scene.ref) == scene.rebuilt(*entries, namespace="", name="")
     scene.works_as_before(kubelet)
 
@@ -178,10 +186,13 @@ def test_a_damaged_record_is_rebuilt_from_its_spec_when_claims_cannot_be_listed(
 def test_a_rebuilt_claim_whose_prepare_fails_keeps_its_devices(scene):
     scene.damage()
     kubelet = scene.start()
-    scene.machine.spec_path(scene.ref).unlink()
+    for path in scene.machine.cdi.iterdir():
+        path.unlink()
     scene.machine.block_cdi()
     refusal = kubelet.refusal(scene.ref)
-    assert f"{scene.machine.spec_path(scene.ref)} cannot be written: Not a directory" in refusal
+    # What describes its devices is mounted by the first one that is written.
+    _, mount = scene.machine.metadata_paths(scene.ref)
+    assert f"{mount} cannot be written: Not a directory" in refusal
     assert "restart the driver's pod" in refusal
     scene.machine.unblock_cdi()
     assert scene.machine.record(scene.ref) is not None
@@ -307,7 +318,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
         assert own_machine.record(damaged).devices == (entry,)
         assert aside.read_text() == "damaged"
         aside.unlink()
-        checks.is_cleared_up(damaged)
+        checks.is_cleared_up(damaged, described=[old])
         if not died:
             break
         for folder in folders:
