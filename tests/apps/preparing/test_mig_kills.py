@@ -183,12 +183,11 @@ def test_a_killed_prepare_whose_claim_nobody_asks_for_again_is_cleaned_up(life, 
         api.delete(ref)
         # The record is lost as well, and all that is known of it.
         shutil.rmtree(life.node.root / "claims")
+        shutil.rmtree(life.node.root / "dra-device-metadata", ignore_errors=True)
         for path in life.node.cdi.iterdir():
             path.unlink()
         life.restart().clean()
-        assert life.node.hardware() == [(False, False, [], True), (False, False, [], True)], (
-            life.steps("")
-        )
+        assert life.node.hardware() == [(False, False, [], True)] * 2, life.steps("")
         assert [name for name in life.node.files() if ".json.new" not in name] == []
         ref = api.make(FIRST)
     assert life.steps() == [*MODE, *MAKE]
