@@ -14,6 +14,8 @@ from dra_driver.sim.api.serving import options
 
 pytestmark = pytest.mark.sampled(7)
 
+FILES = 4
+"""Of a claim: its record, its spec, what describes its devices, and the mount of that."""
 GPUS = 8
 
 
@@ -33,7 +35,7 @@ def test_many_calls_for_one_claim_give_one_answer(kubelet, cluster, machine):
     expected = plugin_process.devices(ref, "gpu-0", "gpu-1")
     answers = plugin_process.at_once(*[functools.partial(kubelet.prepare, ref)] * 24)
     assert answers == [expected] * 24
-    assert len(machine.files()) == 2
+    assert len(machine.files()) == FILES
     plugin_process.at_once(*[functools.partial(kubelet.unprepare, ref)] * 24)
     assert machine.files() == []
 
@@ -45,7 +47,7 @@ def test_many_claims_at_once_get_each_its_own(kubelet, cluster, machine):
         assert answers == [
             [plugin_process.device(ref, f"gpu-{number}")] for number, ref in enumerate(refs)
         ]
-        assert len(machine.files()) == 2 * GPUS
+        assert len(machine.files()) == FILES * GPUS
         plugin_process.at_once(*(functools.partial(kubelet.unprepare, ref) for ref in refs))
         assert machine.files() == []
 
@@ -87,7 +89,7 @@ def test_prepare_and_unprepare_of_one_claim_at_once_end_whole_or_clean(kubelet, 
         assert told <= {"", "the claim is unprepared: nobody waits for its devices any more"}
         record = machine.record(ref)
         assert record is None or record.phase is prepared.Phase.COMPLETED
-        assert len(machine.files()) == (0 if record is None else 2)
+        assert len(machine.files()) == (0 if record is None else FILES)
         assert kubelet.prepare(ref) == expected
         kubelet.unprepare(ref)
         assert machine.files() == []
