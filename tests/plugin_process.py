@@ -116,6 +116,7 @@ class Machine:
     def restore(self, contents: Mapping[str, bytes]) -> None:
         """Put files back that are gone."""
         for name, content in contents.items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_bytes(content)
 
 

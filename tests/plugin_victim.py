@@ -22,9 +22,12 @@ _WRITE_RECORD = [
     "fsync claims",
 ]
 _WRITE_SPEC = ["write .SPEC.new", "chmod .SPEC.new", "rename .SPEC.new"]
-PREPARE = [*_WRITE_RECORD, *_WRITE_SPEC]
+_MOUNT = "gpu.nvidia.com_metadata_UID_gpu.json"
+_WRITE_MOUNT = [f"write .{_MOUNT}.new", f"chmod .{_MOUNT}.new", f"rename .{_MOUNT}.new"]
+PREPARE = [*_WRITE_MOUNT, *_WRITE_RECORD, *_WRITE_SPEC]
 UNDO = [
     *("remove .SPEC.new", "remove SPEC"),
+    *(f"remove .{_MOUNT}.new", f"remove {_MOUNT}"),
     *("remove .UID.json.new", "remove UID.json"),
 ]
 """The steps that change files, as `Victim.steps` names them."""
