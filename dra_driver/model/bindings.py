@@ -92,7 +92,10 @@ def of(record: prepared.Record) -> tuple[Binding, ...]:
 
 
 def into(record: prepared.Record, cards: tuple[Binding, ...]) -> prepared.Record:
-    """The record with these bindings."""
+    """The record with these bindings; what a newer driver remembers of its own stays."""
+    known = record.parts.get(PART)
+    if known is not None and known.version != VERSION:
+        return record
     parts = {name: part for name, part in record.parts.items() if name != PART}
     if cards:
         content = Content(cards=cards).model_dump(mode="json")

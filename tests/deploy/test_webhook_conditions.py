@@ -176,7 +176,7 @@ def test_whoever_would_be_warned_is_asked_about(asked, resource, version):
         expected = bool(admission.decide(review, reviews.DRIVER).warnings)
         assert asked(review) == (["advice"] if expected else []), request
         warned += expected
-    assert warned == 13
+    assert warned == 11
 
 
 NAMED = [

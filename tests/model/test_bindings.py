@@ -41,7 +41,10 @@ def test_a_record_without_bindings_has_no_part_for_them():
 
 def test_a_part_of_a_newer_driver_is_not_guessed_at():
     part = prepared.Part(version=bindings.VERSION + 1, content={"bound": []})
-    assert bindings.of(RECORD.model_copy(update={"parts": {"vfio": part}})) == ()
+    record = RECORD.model_copy(update={"parts": {"vfio": part}})
+    assert bindings.of(record) == ()
+    assert bindings.into(record, ()) == record
+    assert bindings.into(record, (BINDING,)) == record
 
 
 def test_a_damaged_part_is_refused_with_the_name_of_its_claim():

@@ -56,7 +56,7 @@ def test_what_a_damaged_record_told_of_is_undone_as_well(host, users, log, claim
     host.unprepare(ref)
     assert left(host) == []
     assert host.runs_nothing()
-    assert host.hardware() == [(False, False, [], 0, sharing_node.DEFAULT)] * 2
+    assert host.hardware() == [(False, False, [], True, 0, sharing_node.DEFAULT)] * 3
     copy = host.root / "claims" / f"{ref.uid}.json.damaged-0"
     assert copy.read_bytes() == b"\xff damaged"
     [told] = [line for line in log if line["event"].startswith("record of a claim cannot be read")]
