@@ -127,9 +127,11 @@ def test_every_container_sees_the_gpus_of_its_claims_as_nvidia_smi_lists_them(pl
                 )
                 for device in devices
             }
-            assert [mount["containerPath"] for mount in container["mounts"]] == [
-                "/usr/bin/nvidia-smi"
-            ]
+            # And a file for each request, which says what it has.
+            first, *described = [mount["containerPath"] for mount in container["mounts"]]
+            assert first == "/usr/bin/nvidia-smi"
+            assert described
+            assert all(path.endswith("/gpu.nvidia.com-metadata.json") for path in described)
             assert container["deviceNodes"] == []
 
 
