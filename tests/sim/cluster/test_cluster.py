@@ -148,7 +148,8 @@ def test_a_pod_gets_a_device_and_its_spec_goes_with_it(running):
     uuid = running.devices()["gpu.nvidia.com", "one", "gpu-0"]["attributes"]["uuid"]["string"]
     view = node.kubelet.views(pod["metadata"]["uid"])["main"]
     assert view.output == (f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {uuid})",)
-    assert len(list(node.cdi_dir.iterdir())) == 1
+    # The spec of its claim, and the mount of what describes its devices.
+    assert len(list(node.cdi_dir.iterdir())) == 2
     end_pod(running, "train")
     assert list(node.cdi_dir.iterdir()) == []
 
