@@ -84,6 +84,7 @@ BY_THE_CHART = {
     "state_dir": "the plugin's directory: it outlives the pod, and is not lost with a reboot",
     "simulation_dir": "below the plugin's directory",
     "sysfs_root": "the container has the host's",
+    "host_root": "where the chart mounts it, if vfio is not off",
     "proc_root": "the container has the host's, with hostPID",
     "boot_id_file": "the container has the host's",
 }
