@@ -103,25 +103,20 @@ class Scene:
     def gpus(self):
         return {device["device"]: self.machine.uuid(device["device"]) for device in self.answer}
 
-    @staticmethod
-    def own(answer):
-        """The devices of an answer as a record has them: what describes them is added to that."""
-        return [device | {"cdi_ids": device["cdi_ids"][:1]} for device in answer]
-
     def works_as_before(self, kubelet):
         """The claim keeps its devices, gives the same answer, and can be given back."""
         assert self.ref.uid in kubelet.refusal(self.cluster.claim("gpu-0"), timeout=4)
         assert kubelet.prepare(self.ref) == self.answer
         record = self.machine.record(self.ref)
-        assert record.described is not None
-        own = self.own(self.answer)
         assert record.model_copy(update={"described": None}) == prepared.Record(
             uid=self.ref.uid,
             namespace="default",
             name=self.ref.name,
             phase=prepared.Phase.COMPLETED,
             boot_id="boot-1",
-            devices=tuple(prepared.PreparedDevice(**device) for device in own),
+            devices=tuple(
+                prepared.PreparedDevice(**one) for one in plugin_process.recorded(self.answer)
+            ),
             gpus=self.gpus(),
             minors={"gpu-0": 0, "gpu-1": 1},
         )
@@ -160,7 +155,9 @@ def test_each_kind_of_damage_is_set_aside_and_the_record_rebuilt_from_the_api(
     for name, ref in refs.items():
         rebuilt = own_machine.record(ref)
         assert rebuilt.rebuilt, name
-        assert [one.model_dump() for one in rebuilt.devices] == Scene.own(answers[name])
+        assert [one.model_dump() for one in rebuilt.devices] == plugin_process.recorded(
+            answers[name]
+        )
         aside = own_machine.records / f"{ref.uid}.json.damaged-0"
         assert aside.read_bytes() == damaged[name]
         lines = plugin.log(REBUILDING, claim_uid=ref.uid, set_aside=str(aside))
@@ -177,8 +174,10 @@ def test_each_kind_of_damage_is_set_aside_and_the_record_rebuilt_from_the_api(
 def test_a_damaged_record_is_rebuilt_from_its_spec_when_claims_cannot_be_listed(scene):
     scene.damage()
     kubelet = scene.start(claim_list=False)
-    own = scene.own(scene.answer)
-    entries = [prepared.PreparedDevice(**device | {"requests": ()}) for device in own]
+    entries = [
+        prepared.PreparedDevice(**one | {"requests": ()})
+        for one in plugin_process.recorded(scene.answer)
+    ]
     assert scene.machine.record(scene.ref) == scene.rebuilt(*entries, namespace="", name="")
     scene.works_as_before(kubelet)
 
@@ -190,7 +189,6 @@ def test_a_rebuilt_claim_whose_prepare_fails_keeps_its_devices(scene):
         path.unlink()
     scene.machine.block_cdi()
     refusal = kubelet.refusal(scene.ref)
-    # What describes its devices is mounted by the first one that is written.
     _, mount = scene.machine.metadata_paths(scene.ref)
     assert f"{mount} cannot be written: Not a directory" in refusal
     assert "restart the driver's pod" in refusal
