@@ -326,7 +326,7 @@ def test_a_recovery_killed_before_any_step_ends_like_one_that_was_not(
     done = [step for step in victim.steps(damaged) if step != "write cdi"]
     steps = [step.partition(" ")[0] for step in done]
     assert {name: steps.count(name) for name in steps} == {
-        "remove": 6, "link": 1, "rename": 1, "fsync": 2, "write": 1, "chmod": 1
+        "remove": 8, "link": 1, "rename": 1, "fsync": 2, "write": 1, "chmod": 1
     }  # fmt: skip
     victim.plugin.kubelet.unprepare(old)
     checks.works(victim.plugin.kubelet, damaged, "gpu-1")
