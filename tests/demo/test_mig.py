@@ -7,6 +7,7 @@ import re
 import shlex
 import threading
 
+import demo_readmes
 import pytest
 import structlog
 import waited_for
@@ -14,14 +15,14 @@ import waited_for
 from dra_driver import cli, telemetry
 from dra_driver.adapters.console import terminal
 from dra_driver.sim.cluster import manifests
-from dra_driver.sim.demo import demo, outcome
+from dra_driver.sim.demo import demo
 
 pytestmark = pytest.mark.sampled(11)
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "mig"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
-ROW = re.compile(r"^\| \[(.*?)\]\((.*?)\) \| .* \| `(\S+)` \| (.*?) \|$", re.MULTILINE)
+TOLD = demo_readmes.told(README)
 H100 = "NVIDIA H100 80GB HBM3"
 WAVES = {f"wave-1-{number}": ["1g.10gb"] for number in range(1, 8)}
 
@@ -60,31 +61,10 @@ class Played:
         kinds = [kind if count == 1 else f"{count}x {kind}" for kind, count in counts.items()]
         return (
             f"{pod['namespace']}/{pod['name']}",
-            _became(pod),
+            demo_readmes.became(pod),
             pod["node"] or "-",
             ", ".join(kinds) or "-",
         )
-
-
-def _became(pod):
-    waited = pod["wasUnschedulable"] and pod["phase"] in outcome.RUNS
-    return f"{pod['phase']} (was Unschedulable)" if waited else pod["phase"]
-
-
-def told():
-    """What the README's overview has: the node and the pods with their ends, by manifest."""
-    return {
-        target: (
-            demo.parse_node(node),
-            {
-                pod: state.strip()
-                for state, pods in re.findall(r"([^:;]+): ([^;]+)", ends)
-                for pod in re.findall(r"`(\S+?)`", pods)
-            },
-        )
-        for name, target, node, ends in ROW.findall(README)
-        if name == target
-    }
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +75,10 @@ def play():
     def play(capsys, name):
         if name not in found:
             telemetry.configure(level="error", log_format="console")
-            node, _ = told()[name]
-            asked = demo.Options(files=(FOLDER / name,), nodes=(node,), output="json")
+            node, _ = TOLD[name]
+            asked = demo.Options(
+                files=(FOLDER / name,), nodes=(demo.parse_node(node),), output="json"
+            )
             with pytest.MonkeyPatch.context() as patch:
                 waited_for.end_once_waited_for(patch)
                 status = demo.run(asked, threading.Event(), terminal.Terminal())
@@ -116,8 +98,11 @@ def played(play, capsys):
 @pytest.mark.parametrize("name", [path.name for path in MANIFESTS])
 def test_a_manifest_comes_out_as_its_readme_says(play, capsys, name):
     status, played = play(capsys, name)
-    ends = {f"{pod['namespace']}/{pod['name']}": _became(pod) for pod in played.pods.values()}
-    assert ends == told()[name][1]
+    ends = {
+        f"{pod['namespace']}/{pod['name']}": demo_readmes.became(pod)
+        for pod in played.pods.values()
+    }
+    assert ends == TOLD[name][1]
     assert status == 0
 
 
@@ -224,7 +209,7 @@ def test_the_readme_has_the_usual_parts():
 
 
 def test_the_readme_lists_every_manifest_with_its_pods():
-    assert {name: set(ends) for name, (_, ends) in told().items()} == {
+    assert {name: set(ends) for name, (_, ends) in TOLD.items()} == {
         path.name: {
             f"{body['metadata']['namespace']}/{body['metadata']['name']}"
             for body in manifests.load([path])
@@ -252,7 +237,7 @@ def test_the_commands_of_the_readme_are_understood_and_their_files_are_there():
     plain = [command[1:] if command[0] == "sudo" else command for command in commands()]
     ours = [command[1:] for command in plain if command[0].endswith("dra-driver")]
     assert {parser.parse_args(command).run for command in ours} == {cli._demo, cli._status}
-    nodes = {(node, path) for path, (node, _) in told().items()}
+    nodes = {(demo.parse_node(node), path) for path, (node, _) in TOLD.items()}
     for command in [parser.parse_args(each) for each in ours if each[0] == "demo"]:
         [node], [path] = command.node, command.file
         other_card = (demo.parse_node("big=h200-141gb:1"), path.name)

@@ -5,20 +5,21 @@ import pathlib
 import re
 import threading
 
+import demo_readmes
 import pytest
 import structlog
 import waited_for
 
 from dra_driver import telemetry
 from dra_driver.adapters.console import terminal
-from dra_driver.sim.demo import demo, outcome, plugin_settings
+from dra_driver.sim.demo import demo, plugin_settings
 
 pytestmark = pytest.mark.sampled(4)
 
 FOLDER = pathlib.Path(__file__).parents[2] / "demo" / "vfio"
 MANIFESTS = sorted(path.name for path in FOLDER.glob("*.yaml"))
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
-ROW = re.compile(r"^\| \[(.*?)\]\((.*?)\) \| .* \| `(\S+)` \| (.*?) \|$", re.MULTILINE)
+TOLD = demo_readmes.told(README)
 COMMAND = re.compile(
     r"^\$ .*demo -f demo/vfio/(\S+) --node (\S+) --plugin-setting (\S+)$", re.MULTILINE
 )
@@ -39,28 +40,10 @@ class Played:
         return {each["name"]: each["output"] for each in self.pods[name]["containers"]}
 
     def ends(self):
-        return {f"{pod['namespace']}/{pod['name']}": became(pod) for pod in self.pods.values()}
-
-
-def became(pod):
-    waited = pod["wasUnschedulable"] and pod["phase"] in outcome.RUNS
-    return f"{pod['phase']} (was Unschedulable)" if waited else pod["phase"]
-
-
-def told():
-    """What the README has: the node and the pods with their ends, by manifest."""
-    return {
-        target: (
-            node,
-            {
-                pod: state.strip()
-                for state, pods in re.findall(r"([^:;]+): ([^;]+)", ends)
-                for pod in re.findall(r"`(\S+?)`", pods)
-            },
-        )
-        for name, target, node, ends in ROW.findall(README)
-        if name == target
-    }
+        return {
+            f"{pod['namespace']}/{pod['name']}": demo_readmes.became(pod)
+            for pod in self.pods.values()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +54,7 @@ def play():
     def play(capsys, name):
         if name not in found:
             telemetry.configure(level="error", log_format="console")
-            node, _ = told()[name]
+            node, _ = TOLD[name]
             asked = demo.Options(
                 files=(FOLDER / name,),
                 nodes=(demo.parse_node(node),),
@@ -89,15 +72,15 @@ def play():
 
 
 def test_the_readme_has_every_manifest_and_its_commands_are_those_of_its_rows():
-    assert sorted(told()) == MANIFESTS
+    assert sorted(TOLD) == MANIFESTS
     found = {name: (node, setting) for name, node, setting in COMMAND.findall(README)}
-    assert found == {name: (node, "vfio=on") for name, (node, _) in told().items()}
+    assert found == {name: (node, "vfio=on") for name, (node, _) in TOLD.items()}
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_manifest_comes_out_as_its_readme_says(play, capsys, name):
     played = play(capsys, name)
-    assert played.ends() == told()[name][1]
+    assert played.ends() == TOLD[name][1]
     assert played.status == 0
 
 
@@ -105,7 +88,7 @@ def test_a_manifest_comes_out_as_its_readme_says(play, capsys, name):
 def test_the_tables_of_the_readme_are_those_of_the_run(play, capsys, name):
     for pod in play(capsys, name).pods.values():
         [line] = re.findall(rf"^{pod['namespace']}/{pod['name']} +(.*)$", README, re.MULTILINE)[:1]
-        assert line.startswith(became(pod))
+        assert line.startswith(demo_readmes.became(pod))
 
 
 def test_a_virtual_machine_sees_the_nodes_of_its_group_and_nothing_else(play, capsys):
