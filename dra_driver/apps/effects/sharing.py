@@ -196,7 +196,7 @@ class Sharer:
         settings: sharing.Mps | None,
     ) -> mps.Limits:
         """What the daemon has to allow: the most that one of its users may take."""
-        if len(use.devices) > 1 and settings is not None:
+        if len(use.devices) > 1 and use.exclusive and settings is not None:
             # Whole GPUs have no other user. The record may be of an earlier driver, which did not
             # remember the largest of several limits.
             return mps.Limits(use.percent, sharing_plan.most_memory(settings, use.gpus))

@@ -68,39 +68,51 @@ def recalled(
     `gpus` are the UUIDs of whole GPUs by device name, in PCI order. Time slices leave no trace in
     edits.
     """
-    found: dict[tuple[str, str | None], dict[str, str]] = {}
-    limits: dict[tuple[str, str | None], cdi.Edits] = {}
+    by_domain: dict[str, dict[str, prepared.PreparedDevice]] = {}
     for entry in entries:
         key = cdi.device_key(entry.device, entry.share_id)
-        own = given.get(key, cdi.Edits())
-        for mount in own.mounts:
+        for mount in given.get(key, cdi.Edits()).mounts:
             if mount.container_path == PIPE_DIR:
-                use = mount.host_path.split("/")[-2], entry.share_id
-                found.setdefault(use, {})[key] = entry.device
-                limits[use] = own
+                by_domain.setdefault(mount.host_path.split("/")[-2], {})[key] = entry
     return prepared.Sharing(
         mps=tuple(
-            _recalled_use(use, devices, limits[use].env, gpus) for use, devices in found.items()
+            _recalled_use(domain, use, given[next(iter(use))].env, gpus)
+            for domain, served in by_domain.items()
+            for use in _uses(served)
         )
     )
 
 
+def _uses(
+    served: Mapping[str, prepared.PreparedDevice],
+) -> Iterable[Mapping[str, prepared.PreparedDevice]]:
+    """What uses a daemon, of a claim's devices that it serves: shares of one card each for itself,
+    those of several cards by their request.
+    """
+    several = len({entry.device for entry in served.values()}) > 1
+    found: dict[object, dict[str, prepared.PreparedDevice]] = {}
+    for key, entry in served.items():
+        own = entry.requests if several else entry.share_id
+        found.setdefault(None if entry.share_id is None else own, {})[key] = entry
+    return found.values()
+
+
 def _recalled_use(
-    use: tuple[str, str | None],
-    devices: Mapping[str, str],
+    domain: str,
+    use: Mapping[str, prepared.PreparedDevice],
     env: Mapping[str, str],
     gpus: Mapping[str, str],
 ) -> prepared.MpsUse:
-    domain, share_id = use
+    is_share = any(entry.share_id is not None for entry in use.values())
     percent = env.get(_PERCENT, "")
     amounts = [int(text) * mps.MIB for text in _LIMIT.findall(env.get(_MEMORY, ""))]
     cap = _CAP.fullmatch(env.get(CAP, ""))
-    names = set(devices.values())
+    names = {entry.device for entry in use.values()}
     whole = tuple(uuid for name, uuid in gpus.items() if name in names)
     return prepared.MpsUse(
         domain=domain,
-        keys=tuple(devices),
-        devices=tuple(sorted(devices.values())),
+        keys=tuple(use),
+        devices=tuple(sorted(names)),
         percent=int(percent) if percent.isdecimal() else None,
         # A device that is not among them has no limit, and so the daemon none.
         memory_bytes=(
@@ -110,8 +122,8 @@ def _recalled_use(
             if amounts and len(amounts) >= len(names)
             else None
         ),
-        exclusive=share_id is None and bool(whole),
-        gpus=whole if share_id is None else (),
+        exclusive=not is_share and bool(whole),
+        gpus=() if is_share and len(names) == 1 else whole,
     )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dra_driver import errors
 from dra_driver.logic.offering import abilities, shares
@@ -69,14 +69,13 @@ def needs(
     _refuse_undivided(claimed, divisions)
     groups: dict[tuple[int | None, str], list[Claimed]] = {}
     choices: dict[int | None, config_choice.Choice] = {}
+    together = _together(claimed, divisions)
     for one in claimed:
         if one.result.admin_access:
             continue
         choice = _choice(ref, entries, one)
         choices[choice.position] = choice
-        # A share has a daemon of its own kind: it is no part of a group.
-        part = one.key if one.result.share_id is not None else ""
-        group = groups.setdefault((choice.position, part), [])
+        group = groups.setdefault((choice.position, _part(one, together)), [])
         if all(one.key != other.key for other in group):
             group.append(one)
     mps: list[prepared.MpsUse] = []
@@ -101,6 +100,36 @@ def needs(
                 mps += _enforced(ref, group, divisions)
     _refuse_several_daemons(ref, claimed, mps)
     return Needs(prepared.Sharing(mps=tuple(mps), time_slices=tuple(slices)), settings, handed)
+
+
+def _part(one: Claimed, together: Collection[str]) -> str:
+    """What a device is set up with besides its config: a share has a daemon of its own kind."""
+    if one.result.share_id is None:
+        return ""
+    return f"of {one.result.base_request}" if one.result.base_request in together else one.key
+
+
+def _together(claimed: Sequence[Claimed], divisions: Divisions) -> set[str]:
+    """The requests of which all devices are shares of GPUs, one of each, that MPS limits.
+
+    A container uses all of them, and CUDA talks to one daemon only: these have one together.
+    """
+    by_request: dict[str, list[Claimed]] = {}
+    for one in claimed:
+        if not one.result.admin_access:
+            by_request.setdefault(one.result.base_request, []).append(one)
+    return {
+        request
+        for request, found in by_request.items()
+        if len(found) > 1
+        and len({one.result.device for one in found}) == len(found)
+        and all(
+            one.result.share_id is not None
+            and one.offer.spot is None
+            and _enforcement(one, divisions)
+            for one in found
+        )
+    }
 
 
 def domain_id(*parts: str) -> str:
@@ -197,7 +226,7 @@ def _mps_use(
     memory = _memory_of_group(group, wanted)
     percent = wanted.thread_percentage
     if is_share and _enforcement(first, divisions):
-        limits = _limits(first, divisions)
+        limits = _common_limits(ref, group, divisions)
         part = wanted.client_limit(limits.memory_bytes)
         if not part:
             raise errors.Rejected(
@@ -245,18 +274,49 @@ def _in_pci_order(group: Iterable[Claimed]) -> tuple[str, ...]:
 def _enforced(
     ref: claims.ClaimRef, group: Sequence[Claimed], divisions: Divisions
 ) -> Iterable[prepared.MpsUse]:
-    """The daemons that hold shares to their limits where no config says anything."""
-    for one in group:
-        if one.result.share_id is None or not _enforcement(one, divisions):
-            continue
-        limits, name = _limits(one, divisions), one.result.device.device
-        yield prepared.MpsUse(
-            domain=domain_id(f"namespace {ref.namespace}", name),
-            keys=(one.key,),
-            devices=(name,),
-            percent=limits.percent,
-            memory_bytes=limits.memory_bytes,
+    """The daemon that holds shares to their limits where no config says anything.
+
+    Of several cards it is one for all, so that a container can use them.
+    """
+    limited = [
+        one for one in group if one.result.share_id is not None and _enforcement(one, divisions)
+    ]
+    if not limited:
+        return
+    limits = _common_limits(ref, limited, divisions)
+    names = tuple(sorted({one.result.device.device for one in limited}))
+    yield prepared.MpsUse(
+        domain=domain_id(f"namespace {ref.namespace}", *names),
+        keys=tuple(one.key for one in limited),
+        devices=names,
+        percent=limits.percent,
+        memory_bytes=limits.memory_bytes,
+        gpus=_in_pci_order(limited) if len(names) > 1 else (),
+    )
+
+
+def _common_limits(
+    ref: claims.ClaimRef, group: Sequence[Claimed], divisions: Divisions
+) -> share_model.Limits:
+    """What the shares of one daemon may use, each on its card.
+
+    Raises:
+        errors.Rejected: they differ. A daemon numbers its limits by its client's order of cards, so
+            that a client which hides a card would have the limit of another one.
+    """
+    found = {one.result.device.device: _limits(one, divisions) for one in group}
+    if len(set(found.values())) > 1:
+        told = ", ".join(
+            f"{quantities.of_bytes(each.memory_bytes)} and {each.percent} % of {name}"
+            for name, each in sorted(found.items())
         )
+        raise errors.Rejected(
+            f"claim {ref}, request {group[0].result.base_request!r}: its shares differ ({told}), "
+            "and one MPS daemon has one limit for all of its cards. Ask for `memory` and `cores`, "
+            "so that all are alike, or for one device a request, and give each container one "
+            "request"
+        )
+    return next(iter(found.values()))
 
 
 def _enforcement(one: Claimed, divisions: Divisions) -> bool:
