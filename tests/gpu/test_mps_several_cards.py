@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 
+import gpu_program
 import mps_client
 import mps_scene
 import pytest
@@ -167,6 +168,20 @@ def test_a_number_in_a_variable_is_that_of_the_programs_own_order(daemon):
     memory = f"0={FIRST // mps.MIB}M,1={SECOND // mps.MIB}M"
     assert within({CARDS[0]: FIRST, CARDS[1]: SECOND}, got(daemon, (0, 1), memory))
     assert within({CARDS[1]: FIRST, CARDS[0]: SECOND}, got(daemon, (1, 0), memory))
+
+
+def test_a_daemon_of_both_cards_and_one_of_a_card_of_them_hold_their_caps_at_the_same_time(scene):
+    """As shares of several cards in one request have it, beside a share of one of the cards."""
+    both = ",".join(CARDS[:2])
+    large, small = mps.Limits(50, CAP), mps.Limits(20, 2 * GIB)
+    of_both = scene.started(scene.daemon(1, large, device=both))
+    of_one = scene.started(scene.daemon(2, small, device=CARDS[0]))
+
+    with gpu_program.Program(CARDS[0], of_one) as neighbour:
+        assert within(dict.fromkeys(CARDS[:2], CAP), got(of_both, None))
+        assert small.memory_bytes - CONTEXT <= neighbour.seen["allocated"] <= small.memory_bytes
+        scene.launcher().stop(of_both, 15)
+        assert neighbour.usable()
 
 
 def test_the_cap_of_a_daemon_of_the_second_card_holds_for_a_program_that_has_both(scene):
