@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from typing import Any
 
-from dra_driver.logic.converting import fleet
+from dra_driver.logic.converting import fleet as fleets
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ class Policy:
     driver: str
     door: Door
     share_class: str
-    fleet: fleet.Fleet | None = None
+    fleet: fleets.Fleet | None = None
     whole_gpus: bool = False
     replicas: int = 10
 
