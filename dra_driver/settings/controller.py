@@ -46,6 +46,20 @@ class Controller(base.Settings):
         "the garbage collector, and for a node that comes back.",
     )
 
+    parameters: bool = Field(
+        default=True,
+        description="Keep a ResourceClaimTemplate beside each object of "
+        "gpu.resource.nvidia.com/v1alpha1, where these kinds are installed.",
+    )
+    parameters_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        5.0, description="Seconds between two looks for parameter objects that changed."
+    )
+    matching_seconds: Annotated[float, Field(gt=0, le=86400)] = Field(
+        60.0,
+        description="Seconds between two counts of the devices that match them; six times as often "
+        "where new ones are to be counted. Each reads all ResourceSlices of the driver.",
+    )
+
     @pydantic.field_validator("retry_seconds")
     @classmethod
     def _renews_in_time(cls, value: float, info: pydantic.ValidationInfo) -> float:

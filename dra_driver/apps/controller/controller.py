@@ -1,4 +1,5 @@
-"""`dra-driver controller`: removes what nodes that are gone have left, one controller at a time.
+"""`dra-driver controller`: removes what nodes that are gone have left, and makes templates of
+parameter objects (`parameters`), one controller at a time.
 
 What is removed is named by its UID, and is found twice before: a controller that has lost the lease
 without knowing does no harm. Of what is read only what is needed is kept, page by page: all slices
@@ -12,15 +13,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.kube import kube, kube_reducing
+from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import http_server
 from dra_driver.apps import pages
-from dra_driver.apps.controller import leading
+from dra_driver.apps.controller import leading, parameters, reading
 from dra_driver.logic.controller import leftovers
-from dra_driver.logic.offering import publishing
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import backoff, claims
 from dra_driver.settings import controller as controller_settings
@@ -28,28 +27,6 @@ from dra_driver.settings import controller as controller_settings
 COMPONENT = "dra-driver-controller"
 _STUCK_SECONDS = 120.0
 """After this long without a round the loop is taken for stuck; one request may take 10 s."""
-
-T = TypeVar("T")
-
-
-class _Reader:
-    """Reads lists, and asks at each object whether to go on: a long list outlasts no lease then."""
-
-    def __init__(self, client: kube.Client, may_go_on: Callable[[], bool]) -> None:
-        self._client = client
-        self._may_go_on = may_go_on
-
-    def __call__(
-        self, resource: kube.Resource, keep: Callable[[kube.Json], T | None], **options: Any
-    ) -> list[T]:
-        """See `kube_reducing.reduced`."""
-
-        def kept(body: kube.Json) -> T | None:
-            self._may_go_on()
-            return keep(body)
-
-        self._may_go_on()
-        return kube_reducing.reduced(self._client, resource, kept, **options)
 
 
 class Sweeper:
@@ -75,8 +52,8 @@ class Sweeper:
             errors.DriverError: the API server does not answer, or refuses; one refused change does
                 not keep the others from being made.
         """
-        version = self._version()
-        read = _Reader(self._client, may_go_on)
+        version = reading.served_version(self._client)
+        read = reading.Reader(self._client, may_go_on)
         owned = [*self._pods(read), *self._slices(read, version), *self._held(read, version)]
         # Last: an object of a node that is made meanwhile must not look like a leftover.
         found = leftovers.gone(owned, self._nodes(read))
@@ -138,14 +115,7 @@ class Sweeper:
             self._log.debug("event is there", claim=str(claim))
         self._reported.add(claim)
 
-    def _version(self) -> str:
-        served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
-        version = next((v for v in publishing.API_VERSIONS if v in served), None)
-        if version is None:
-            raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
-        return version
-
-    def _slices(self, read: _Reader, version: str) -> list[leftovers.Owned]:
+    def _slices(self, read: reading.Reader, version: str) -> list[leftovers.Owned]:
         slices = functools.partial(
             read,
             dataclasses.replace(kube.SLICES, version=version),
@@ -157,14 +127,14 @@ class Sweeper:
         # Nobody owns some of them: only the slice itself tells its node then.
         return slices(functools.partial(leftovers.of_slice, driver=self._config.driver_name))
 
-    def _held(self, read: _Reader, version: str) -> list[leftovers.Owned]:
+    def _held(self, read: reading.Reader, version: str) -> list[leftovers.Owned]:
         """Claims with devices of the driver."""
         return read(
             dataclasses.replace(kube.CLAIMS, version=version),
             lambda body: leftovers.of_claim(claims.parse_outcome(body), self._config.driver_name),
         )
 
-    def _pods(self, read: _Reader) -> list[leftovers.Owned]:
+    def _pods(self, read: reading.Reader) -> list[leftovers.Owned]:
         return read(
             kube.PODS,
             leftovers.of_pod,
@@ -172,7 +142,7 @@ class Sweeper:
             label_selector=f"{mps_pod.MANAGED_BY}={mps_pod.MANAGER},{mps_pod.DOMAIN}",
         )
 
-    def _nodes(self, read: _Reader) -> set[str]:
+    def _nodes(self, read: reading.Reader) -> set[str]:
         names = read(kube.NODES, lambda body: str(body["metadata"]["name"]), metadata_only=True)
         return {*names}
 
@@ -205,6 +175,7 @@ class Controller:
         )
         self._sweeper = Sweeper(config, client, self._metrics)
         self._swept: float | None = None
+        self._keeper = parameters.Keeper(config, client, self._metrics)
         self._round = time.monotonic()
         self._log = telemetry.logger("controller")
         self._server = pages.server(
@@ -258,8 +229,12 @@ class Controller:
         if not leads:
             # What happens to nodes from now on is not seen.
             self._sweeper.forget()
+            self._keeper.forget()
             self._swept = None
-        if not (leads and due):
+        if not leads:
+            return
+        self._keep(now)
+        if not due:
             return
         self._swept = now
         try:
@@ -267,6 +242,13 @@ class Controller:
         except errors.DriverError as error:
             self._metrics.sweep_failed()
             self._log.warning("sweep failed; it is tried again", reason=str(error))
+
+    def _keep(self, now: float) -> None:
+        try:
+            self._keeper.keep(now, self._still_leads)
+        except errors.DriverError as error:
+            self._metrics.parameters_failed()
+            self._log.warning("parameters are not kept; it is tried again", reason=str(error))
 
     def _still_leads(self) -> bool:
         """Whether it leads; the lease is renewed when that is due, as a sweep may outlast it."""

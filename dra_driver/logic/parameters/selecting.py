@@ -12,8 +12,9 @@ from dra_driver.logic.parameters import globs
 from dra_driver.model import parameters, sharing
 
 MIG_ENABLED = "migEnabled"
-_MOST = 24
-"""Selectors of one request: Kubernetes allows 32 (`resource/v1.DeviceSelectorsMaxSize`)."""
+_MOST = 14
+"""Selectors of a request that are of one object: Kubernetes allows 32 in all
+(`resource/v1.DeviceSelectorsMaxSize`); there may be two objects, and what is asked beside them."""
 _VERSIONS: Mapping[str, str] = {
     "cudaComputeCapability": "cudaComputeCapability",
     "driverVersion": "driverVersion",
@@ -26,6 +27,7 @@ _UUIDS: Mapping[sharing.DeviceType, tuple[str, ...]] = {
     sharing.DeviceType.MIG: ("parentUUID",),
     sharing.DeviceType.VFIO: ("gpuUUID", "uuid"),
 }
+_GLOBS = frozenset({"productName", "brand", "architecture", "vendorID", "deviceID"})
 _MEMORY: Mapping[sharing.DeviceType, str] = {
     sharing.DeviceType.GPU: "memory",
     sharing.DeviceType.VFIO: "addressableMemory",
@@ -39,6 +41,8 @@ class Condition:
     field: str
     said: str
     expression: str
+    advice: str = ""
+    """What may be meant instead, where no device is such."""
 
     def __str__(self) -> str:
         """As in messages."""
@@ -69,12 +73,12 @@ def conditions(
         and len(selector.parts) <= _MOST
     ):
         return tuple(
-            Condition(f"{field}.andExpression[{number}]", _said(part), cel)
+            Condition(f"{field}.andExpression[{number}]", _said(part), cel, _advice(part))
             for number, part in enumerate(selector.parts)
             if (cel := expression(part, device_type, driver)) != _TRUE
         )
     cel = expression(selector, device_type, driver)
-    return () if cel == _TRUE else (Condition(field, _said(selector), cel),)
+    return () if cel == _TRUE else (Condition(field, _said(selector), cel, _advice(selector)),)
 
 
 _TRUE = "true"
@@ -172,3 +176,11 @@ def _said(selector: parameters.Selector) -> str:
         return f"{'one' if selector.any else 'all'} of {count}"
     value = selector.value if not isinstance(selector.value, bool) else str(selector.value).lower()
     return " ".join(filter(None, (selector.name, selector.operator, str(value))))
+
+
+def _advice(selector: parameters.Selector) -> str:
+    """A glob that is no part of a name was found anywhere in it at first."""
+    if isinstance(selector, parameters.Joined) or selector.name not in _GLOBS:
+        return ""
+    value = str(selector.value)
+    return "" if "*" in value else f"; *{value}* is found anywhere in it"

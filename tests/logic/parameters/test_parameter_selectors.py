@@ -20,6 +20,7 @@ OPERATORS = {
     "GreaterThan": operator.gt,
     "GreaterThanOrEqualTo": operator.ge,
 }
+JOINED = {"andExpression": all, "orExpression": any}
 VERSIONS = {
     "cudaComputeCapability": "cudaComputeCapability",
     "driverVersion": "driverVersion",
@@ -47,29 +48,28 @@ def lowered(text):
 
 def holds(node, device):
     [(name, value)] = node.items()
-    attributes = device.attributes
-    match name:
-        case "andExpression":
-            return all(holds(part, device) for part in value)
-        case "orExpression":
-            return any(holds(part, device) for part in value)
-        case "migEnabled":
-            return not value or attributes.get("migCapable") is True
-        case "memory":
-            found = device.capacity.get("memory")
-            wanted = quantities.parse(str(value["value"]))
-            return found is not None and OPERATORS[value["operator"]](found, wanted)
-        case "index" | "uuid":
-            return name in attributes and attributes[name] == value
-        case "productName" | "brand" | "architecture":
-            return name in attributes and glob_matches(lowered(value), lowered(attributes[name]))
-    found = attributes.get(VERSIONS[name])
-    if found is None:
-        return False
-    numbers = [int(part) for part in value["value"].removeprefix("v").split(".")]
-    wanted = tuple(numbers + [0] * (3 - len(numbers)))
-    parsed = versions.parse(found.text)
-    return OPERATORS[value["operator"]]((parsed.major, parsed.minor, parsed.patch), wanted)
+    if name in JOINED:
+        return JOINED[name](holds(part, device) for part in value)
+    if name == "migEnabled":
+        return not value or device.attributes.get("migCapable") is True
+    if name == "memory":
+        return compares(device.capacity.get("memory"), quantities.parse(str(value["value"])), value)
+    found = device.attributes.get(VERSIONS.get(name, name))
+    if name in VERSIONS:
+        numbers = [int(part) for part in value["value"].removeprefix("v").split(".")]
+        return compares(found and triple(found), tuple(numbers + [0] * (3 - len(numbers))), value)
+    if name in {"index", "uuid"}:
+        return found is not None and found == value
+    return found is not None and glob_matches(lowered(value), lowered(found))
+
+
+def compares(found, wanted, written):
+    return found is not None and OPERATORS[written["operator"]](found, wanted)
+
+
+def triple(version):
+    parsed = versions.parse(version.text)
+    return parsed.major, parsed.minor, parsed.patch
 
 
 # Any selector, any device
