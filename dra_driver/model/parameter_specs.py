@@ -16,11 +16,10 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from dra_driver import errors
-from dra_driver.model import parameters, quantities, texts, versions
+from dra_driver.model import parameter_faults, parameters, quantities, texts, versions
 
 Json = dict[str, Any]
 
-_LONGEST_VALUE = 60
 _VERSION = r"^v?[0-9]{1,9}(\.[0-9]{1,9}){0,2}$"
 _PROFILE = r"^[1-9][0-9]?g\.[1-9][0-9]{0,3}gb([+-][a-z]+(\.[a-z]+)?)*$"
 _QUANTITY = r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]{1,3})$"
@@ -30,7 +29,7 @@ _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 
 def _amount(value: object) -> str:
-    text = str(value) if type(value) is int and abs(value) < 2**63 else value
+    text = str(value) if type(value) is int and abs(value) < parameter_faults.LARGE else value
     try:
         if isinstance(text, str) and quantities.parse(text).amount >= 0:
             return text
@@ -260,15 +259,15 @@ def read(kind: parameters.Kind, spec: object) -> parameters.Parameters:
     """
     spec = {} if spec is None else spec
     if not isinstance(spec, Mapping):
-        raise parameters.Refused([_bad("spec", spec, "write an object")])
-    if fault := _too_large(spec.get("selector")):
+        raise parameters.Refused([parameter_faults.bad("spec", spec, "write an object")])
+    if fault := _too_large(spec.get("selector")) or _too_odd(spec.get("sharing")):
         raise parameters.Refused([fault])
     model = MODELS[kind]
     try:
         wire = model.model_validate(spec)
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False)
-        told = [_fault(model, item) for item in found[: texts.MOST_PROBLEMS]]
+        told = [parameter_faults.of(model, item) for item in found[: texts.MOST_PROBLEMS]]
         raise parameters.Refused(told, len(found) - len(told)) from error
     return parameters.Parameters(
         kind,
@@ -305,6 +304,20 @@ def _too_large(selector: object) -> parameters.Fault | None:
     return None
 
 
+def _too_odd(shared: object) -> parameters.Fault | None:
+    """Sharing is read by others, who read what JSON has; YAML has larger numbers."""
+    rest = [shared]
+    while rest:
+        match rest.pop():
+            case Mapping() as entries:
+                rest += entries.values()
+            case list(items):
+                rest += items
+            case int(number) if abs(number) >= parameter_faults.LARGE:
+                return parameter_faults.bad("spec.sharing", number, "write a smaller one")
+    return None
+
+
 def _given(node: pydantic.BaseModel) -> Iterator[tuple[str, Any]]:
     """The fields that have a value, by their names as written."""
     for name, field in type(node).model_fields.items():
@@ -320,75 +333,3 @@ def _selector(node: GpuSelector | VfioSelector) -> parameters.Selector:
     if isinstance(value, AmountComparison | VersionComparison):
         return parameters.Property(name, value.value, parameters.Operator(value.operator))
     return parameters.Property(name, value)
-
-
-def _fault(model: type[pydantic.BaseModel], error: Any) -> parameters.Fault:
-    path, kind = tuple(error["loc"]), error["type"]
-    holder, field = _descend(model, path)
-    where = _path(path)
-    if kind == "extra_forbidden":
-        # The words of Go's strict decoder, which users and scripts look for.
-        known = ", ".join(str(each.alias) for each in holder.model_fields.values())
-        text = f'strict decoding error: unknown field "{where}": allowed are {known}'
-        return parameters.Fault(where, text)
-    allowed = f"write {field.description}" if field and field.description else "write an object"
-    if kind == "value_error":
-        allowed = str(error["ctx"]["error"])
-        if isinstance(error["input"], Mapping):
-            return parameters.Fault(where, f"{where}: {allowed}")
-    if kind in {"too_long", "too_short"}:
-        allowed = f"write 1 to {parameters.MOST_PARTS} selectors"
-    if kind == "missing":
-        return _bad(where, None, allowed)
-    return _bad(where, error["input"], allowed)
-
-
-def _descend(
-    model: type[pydantic.BaseModel], path: tuple[str | int, ...]
-) -> tuple[type[pydantic.BaseModel], pydantic.fields.FieldInfo | None]:
-    """The model that has the last name on a path, and the field of that name."""
-    field = None
-    for name in path:
-        if isinstance(name, int):
-            continue
-        inner = _model(field.annotation) if field else model
-        model = inner or model
-        field = {str(each.alias): each for each in model.model_fields.values()}.get(str(name))
-    if path and isinstance(path[-1], int):
-        return model, None
-    return model, field
-
-
-def _model(annotation: Any) -> type[pydantic.BaseModel] | None:
-    """The first model in an annotation, however deep."""
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        return annotation
-    found = map(_model, typing.get_args(annotation))
-    return next((each for each in found if each is not None), None)
-
-
-def _path(path: tuple[str | int, ...]) -> str:
-    """`spec.a[0].b`, of names that somebody made up."""
-    text = "spec"
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{_cut(texts.printable(part))}"
-    return text
-
-
-def _bad(where: str, value: object, allowed: str) -> parameters.Fault:
-    if value is None:
-        return parameters.Fault(where, f"{where}: missing: {allowed}")
-    return parameters.Fault(where, f"{where}: {_shown(value)} is not allowed: {allowed}")
-
-
-def _shown(value: object) -> str:
-    """What holds other values is only named: it may be large."""
-    if isinstance(value, pydantic.BaseModel | Mapping):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "a list"
-    return texts.quoted(value, _LONGEST_VALUE)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

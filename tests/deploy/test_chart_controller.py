@@ -43,7 +43,15 @@ def test_it_is_there_unless_it_is_switched_off():
 def test_each_setting_is_a_value_or_follows_from_the_pod():
     fields = controller_settings.Controller.model_fields
     values = {n for n, field in fields.items() if (field.alias or n) in VALUES["controller"]}
-    assert values == {"grace_seconds", "lease_seconds", "retry_seconds", "sweep_seconds"}
+    assert values == {
+        "grace_seconds",
+        "lease_seconds",
+        "matching_seconds",
+        "parameters",
+        "parameters_seconds",
+        "retry_seconds",
+        "sweep_seconds",
+    }
     assert values | set(BY_THE_CHART) | AS_THE_PLUGIN == set(fields)
     assert {fields[name].alias or name for name in AS_THE_PLUGIN} <= set(VALUES["settings"])
 
@@ -53,6 +61,9 @@ def test_the_flags_are_what_the_values_say():
         "controller": {
             "graceSeconds": 86400,
             "leaseSeconds": 60,
+            "matchingSeconds": 90,
+            "parameters": False,
+            "parametersSeconds": 1.5,
             "retrySeconds": 0.5,
             "sweepSeconds": 10,
         },
@@ -61,6 +72,8 @@ def test_the_flags_are_what_the_values_say():
     config = flags(values)
     assert (config.grace_seconds, config.lease_seconds) == (86400, 60)
     assert (config.retry_seconds, config.sweep_seconds) == (0.5, 10)
+    assert (config.parameters, config.parameters_seconds) == (False, 1.5)
+    assert config.matching_seconds == 90
     assert (config.driver_name, config.log_level) == ("gpu.example.com", "debug")
     assert config.log_format == "console"
 

@@ -1,6 +1,10 @@
 """What becomes of parameter objects: the claims, and what cannot be said."""
 
+import effort
+import hypothesis
+import parameter_cases
 import pytest
+from hypothesis import strategies as st
 
 from dra_driver import errors
 from dra_driver.logic.cel import selection
@@ -164,3 +168,30 @@ def test_cel_that_is_too_long_is_a_problem_and_all_that_is_given_out_compiles():
 def test_more_parts_than_a_request_may_have_selectors_are_one_selector():
     parts = [{"index": number} for number in range(30)]
     assert len(of(GPU, {"selector": {"andExpression": parts}}).expressions) == 2
+
+
+@pytest.mark.parametrize("case", parameter_cases.SHARING)
+def test_what_is_wrong_with_sharing_is_a_problem(case):
+    illegal = parameter_cases.SHARING[case]
+    assert told(illegal.kind, illegal.spec)[0].startswith(illegal.told)
+
+
+@pytest.mark.parametrize("case", parameter_cases.LEGAL)
+def test_what_is_legal_becomes_a_claim(case):
+    kind, spec = parameter_cases.LEGAL[case]
+    made = of(kind, spec)
+    assert made.problems == ()
+    assert made.request is not None
+
+
+@hypothesis.settings(max_examples=effort.examples(300))
+@hypothesis.given(
+    st.sampled_from(parameters.Kind),
+    st.fixed_dictionaries({}, optional={
+        "profile": st.just("1g.5gb"), "count": st.integers(0, 3),
+        "selector": parameter_cases.anything, "sharing": parameter_cases.anything,
+    }),
+)  # fmt: skip
+def test_whatever_is_written_becomes_a_claim_or_problems(kind, spec):
+    made = of(kind, spec)
+    assert (made.request is None) is bool(made.problems)
