@@ -234,10 +234,10 @@ def status(
 
     `matches` is None where devices were not counted yet.
     """
-    generation = subject.generation
+    generation, listed = subject.generation, subject.status.get("conditions")
     before = {
         each.get("type"): each
-        for each in subject.status.get("conditions") or ()
+        for each in (listed if isinstance(listed, list) else ())
         if isinstance(each, Mapping)
     }
     ready = _condition(READY, "True" if found.ready else "False", found.reason, found.message)

@@ -5,6 +5,7 @@ import effort
 import gpu_slices
 import parameter_scene
 import pytest
+import structlog
 
 from dra_driver import errors
 from dra_driver.adapters.kube import kube
@@ -242,11 +243,14 @@ def test_slices_that_cannot_be_read_keep_no_template_from_being_made(scene, clie
     assert scene.condition(GPU, of_type="Matching")["status"] == "Unknown"
 
 
-def test_where_the_kinds_are_not_installed_nothing_is_wrong(own_cluster):
+def test_where_the_kinds_are_not_installed_that_is_said_once_and_nothing_is_wrong(own_cluster):
     scene = parameter_scene.Scene(own_cluster)
-    keeper = scene.keeper()
     own_cluster.faults.calls.clear()
-    scene.look(keeper, times=3)
+    with structlog.testing.capture_logs() as lines:
+        keeper = scene.keeper()
+        scene.look(keeper, times=3)
+    [line] = lines
+    assert line["event"].startswith("gpu.resource.nvidia.com/v1alpha1 is not installed")
     assert [call.path for call in own_cluster.faults.calls] == ["/apis/gpu.resource.nvidia.com"] * 3
     scene.install()
     scene.put(GPU, T4S)
@@ -361,12 +365,45 @@ def test_two_controllers_at_once_do_no_harm(scene, client, changed):
         scene.change(GPU, H100S)
     racing = Racing(kubeconfig=scene.cluster.kubeconfig, user_agent="racing")
     other = scene.keeper(client)
-    racing.other = lambda: scene.look(other)
+    made = []
+
+    def first():
+        scene.look(other)
+        made.append(scene.template()["metadata"]["uid"])
+
+    racing.other = first
     one = scene.keeper(racing)
     scene.look(one, times=3)
     racing.close()
     assert settled(scene, 2 if changed else 1)
-    assert scene.template()["metadata"]["annotations"][standing.MADE_FOR]
+    # The slower one took nothing of the faster one's away.
+    assert {scene.template()["metadata"]["uid"]} == {*made}
+
+
+def test_an_object_that_cannot_be_kept_now_is_in_no_other_s_way(scene, client):
+    scene.put(GPU, T4S, "first")
+    scene.put(GPU, T4S, "second")
+
+    def rule(call):
+        is_first = call.verb == "get" and call.name == "first"
+        return options.Fault(status=503) if is_first else None
+
+    keeper = scene.keeper(client)
+    with scene.cluster.faults.where(rule), pytest.raises(errors.Retryable, match="1 objects are"):
+        scene.look(keeper)
+    assert scene.condition(GPU, "second")["status"] == "True"
+    scene.look(keeper)
+    assert scene.condition(GPU, "first")["status"] == "True"
+
+
+def test_parameters_that_are_on_their_way_out_get_no_template(scene, client):
+    body = scene.put(GPU, T4S)
+    body["metadata"]["finalizers"] = ["example.com/wait"]
+    scene.client.replace(parameter_scene.resource(GPU), body, "default")
+    scene.client.delete(parameter_scene.resource(GPU), "mine", "default")
+    assert "deletionTimestamp" in scene.get(GPU)["metadata"]
+    scene.look(scene.keeper(client))
+    assert scene.template() is None
 
 
 def test_who_loses_the_lease_changes_nothing_more(scene, client):
