@@ -43,6 +43,8 @@ class Condition:
     expression: str
     advice: str = ""
     """What may be meant instead, where no device is such."""
+    reads: str = ""
+    """The attribute or capacity that it is about, if it is about one that many devices share."""
 
     def __str__(self) -> str:
         """As in messages."""
@@ -73,12 +75,25 @@ def conditions(
         and len(selector.parts) <= _MOST
     ):
         return tuple(
-            Condition(f"{field}.andExpression[{number}]", _said(part), cel, _advice(part))
+            _condition(f"{field}.andExpression[{number}]", part, cel, device_type)
             for number, part in enumerate(selector.parts)
             if (cel := expression(part, device_type, driver)) != _TRUE
         )
     cel = expression(selector, device_type, driver)
-    return () if cel == _TRUE else (Condition(field, _said(selector), cel, _advice(selector)),)
+    return () if cel == _TRUE else (_condition(field, selector, cel, device_type),)
+
+
+def _condition(
+    field: str, selector: parameters.Selector, cel: str, device_type: sharing.DeviceType
+) -> Condition:
+    reads = ""
+    if isinstance(selector, parameters.Property):
+        name = selector.name
+        if name == "memory":
+            reads = _MEMORY[device_type]
+        elif name in _GLOBS or name in _VERSIONS:
+            reads = _VERSIONS.get(name, name)
+    return Condition(field, _said(selector), cel, _advice(selector), reads)
 
 
 _TRUE = "true"

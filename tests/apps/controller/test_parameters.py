@@ -202,7 +202,8 @@ def test_the_status_tells_how_many_devices_match_and_why_not_more(scene, client)
     )
     matching = scene.condition(GPU, "exact", "Matching")
     assert matching["message"] == (
-        "of 4 devices of class gpu.nvidia.com none has productName t4; *t4* is found anywhere in it"
+        "of 4 devices of class gpu.nvidia.com none has productName t4 (there are NVIDIA H100 80GB "
+        "HBM3, Tesla T4); *t4* is found anywhere in it"
     )
 
 

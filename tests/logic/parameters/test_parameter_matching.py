@@ -63,6 +63,7 @@ def test_other_drivers_and_other_classes_do_not_count():
 
 
 NONE = "of 2 devices of class gpu.nvidia.com none has"
+THERE = "(there are NVIDIA A100, NVIDIA T4)"
 
 
 @pytest.mark.parametrize(
@@ -70,11 +71,11 @@ NONE = "of 2 devices of class gpu.nvidia.com none has"
     [
         (
             {"selector": {"andExpression": [{"productName": "h100"}, SMALL]}},
-            f"{NONE} productName h100; *h100* is found anywhere in it",
+            f"{NONE} productName h100 {THERE}; *h100* is found anywhere in it",
         ),
         (
             {"selector": {"productName": "*h100*"}},
-            f"{NONE} productName *h100*",
+            f"{NONE} productName *h100* {THERE}",
         ),
         (
             {"selector": {"andExpression": [{"productName": "*a100*"}, SMALL]}},
@@ -83,6 +84,10 @@ NONE = "of 2 devices of class gpu.nvidia.com none has"
         (
             {"selector": {"orExpression": [{"index": 7}, {"index": 8}]}},
             f"{NONE} one of 2",
+        ),
+        (
+            {"selector": {"memory": {"value": "16G", "operator": "LessThanOrEqualTo"}}},
+            f"{NONE} memory LessThanOrEqualTo 16G (there are 16Gi, 40Gi)",
         ),
         (
             {"count": 3},
@@ -120,3 +125,15 @@ def test_a_device_that_an_expression_has_no_answer_for_does_not_match():
 def test_equal_asks_are_one():
     asks = {matching.ask(claims.of(GPU, {"count": n}, DRIVER)) for n in (1, 2, 3)}
     assert len(asks) == 1
+
+
+def test_a_message_shows_a_few_of_what_there_is():
+    cards = [(f"Card {number}", 16) for number in range(9)]
+    made, matches = found({"selector": {"brand": "x"}}, *[of_node(c[0], c) for c in cards])
+    assert matching.reason(made, matches) == (
+        "of 9 devices of class gpu.nvidia.com none has brand x; *x* is found anywhere in it"
+    )
+    made, matches = found({"selector": {"productName": "*x*"}}, *[of_node(c[0], c) for c in cards])
+    assert matching.reason(made, matches).endswith(
+        "(there are Card 0, Card 1, Card 2, Card 3, Card 4, …)"
+    )
