@@ -19,6 +19,9 @@ _TYPES: Mapping[str, kinds.Type] = {
 """Names that stand for types."""
 
 _Scope = Mapping[str, kinds.Type]
+Records = Mapping[str, Mapping[str, kinds.Type]]
+"""The fields of types that have fields, by the name of the type."""
+_DEVICE: Records = {"Device": declarations.DEVICE}
 
 
 _SCALARS = frozenset({kinds.BOOL, kinds.INT, kinds.STRING, kinds.Type("Semver")})
@@ -52,11 +55,27 @@ def check(node: syntax.Node, *, lists: bool = True, selects: bool = True) -> Non
         raise syntax.Problem(text, node.start)
 
 
+def kind_of(node: syntax.Node, scope: _Scope, records: Records) -> kinds.Type:
+    """The type of an expression about variables of these types.
+
+    Raises:
+        syntax.Problem: with the position.
+    """
+    checker = _Checker(lists=True, records=records)
+    try:
+        found = checker.final(checker.kind(node, scope))
+        checker.finish()
+    except unification.TooLargeError as error:
+        raise syntax.Problem("a list or a map of lists and maps is nested too deeply") from error
+    return found
+
+
 class _Checker:
     """Types of nodes, given those of variables."""
 
-    def __init__(self, *, lists: bool) -> None:
+    def __init__(self, *, lists: bool, records: Records = _DEVICE) -> None:
         self._lists = lists
+        self._records = records
         self._open = unification.Substitutions()
         self._kinds: dict[int, kinds.Type] = {}
         self._literals: list[list[tuple[syntax.Node, kinds.Type]]] = []
@@ -119,12 +138,14 @@ class _Checker:
     def _field(self, node: syntax.Select, owner: kinds.Type) -> kinds.Type:
         if owner.name == "map":
             return owner.arguments[1]
-        if owner.name == "Device":
-            if node.field not in declarations.DEVICE:
-                known = ", ".join(sorted(declarations.DEVICE))
-                text = f"undefined field {node.field!r}: device has {known}"
+        if owner.name in self._records:
+            fields = self._records[owner.name]
+            if node.field not in fields:
+                known = ", ".join(sorted(fields)) or "no fields"
+                what = "device" if owner.name == "Device" else "it"
+                text = f"undefined field {node.field!r}: {what} has {known}"
                 raise syntax.Problem(text, node.place)
-            found = declarations.DEVICE[node.field]
+            found = fields[node.field]
             # Without lists nobody goes over the value of an attribute.
             return found if self._lists else found.replaced({"dyn": kinds.ANY})
         if owner.is_variable:

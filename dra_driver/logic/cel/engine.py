@@ -76,6 +76,14 @@ def compile(node: syntax.Node) -> tuple[frames.Run, int, int]:  # noqa: A001 - a
     return evaluate, compiler.cost, compiler.size
 
 
+def compile_about(names: Sequence[str], node: syntax.Node) -> tuple[frames.Run, int, int]:
+    """As `compile`, of a node about variables: their values stand in a frame in this order."""
+    compiler = _Compiler(first=frames.DEVICE + len(names))
+    scope = {name: frames.DEVICE + place for place, name in enumerate(names)}
+    evaluate = compiler.compile(node, scope)
+    return evaluate, compiler.cost, compiler.size
+
+
 def run(
     evaluate: frames.Run, facts: device.Facts, *, cost: int, size: int
 ) -> tuple[Outcome, Answers]:
@@ -91,24 +99,30 @@ def run_value(
 ) -> tuple[Any | frames.Failure, Answers]:
     """What an expression gives for a device, and what it read."""
     recorder = device.Recorder(facts)
+    return run_about(evaluate, (recorder,), cost=cost, size=size), recorder.answers
+
+
+def run_about(
+    evaluate: frames.Run, variables: Sequence[Any], *, cost: int, size: int
+) -> Any | frames.Failure:
+    """What an expression gives for the values of its variables."""
+    unset = [None] * (size - frames.DEVICE - len(variables))
     try:
-        value = evaluate([COST_LIMIT - cost, recorder, *[None] * (size - frames.FIRST_VARIABLE)])
+        return evaluate([COST_LIMIT - cost, *variables, *unset])
     except frames.Error as error:
-        return error.failure, recorder.answers
+        return error.failure
     except values.HashError as error:
-        text = f"internal error: runtime error: hash of unhashable type {error}"
-        return frames.Failure(text), recorder.answers
+        return frames.Failure(f"internal error: runtime error: hash of unhashable type {error}")
     except values.CostError:
-        return frames.Failure("actual cost limit exceeded"), recorder.answers
+        return frames.Failure("actual cost limit exceeded")
     except RecursionError:
-        return frames.Failure("nested too deeply"), recorder.answers
-    return value, recorder.answers
+        return frames.Failure("nested too deeply")
 
 
 class _Compiler:
-    def __init__(self) -> None:
+    def __init__(self, *, first: int = frames.FIRST_VARIABLE) -> None:
         self.cost = 0
-        self.size = frames.FIRST_VARIABLE
+        self.size = first
 
     def compile(self, node: syntax.Node, scope: Mapping[str, int]) -> frames.Run:
         """The node as a function of a frame; `scope` has the places of variables."""
