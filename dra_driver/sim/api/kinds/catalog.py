@@ -55,16 +55,22 @@ def _all() -> dict[tuple[str, str, str], schemas.Schema]:
 
 _ALL = _all()
 _ANYTHING = _complete(workload_schemas.ANYTHING)
+_CUSTOM = _complete(schemas.open_record("A custom resource."))
 
 
 def schema_of(kind: kinds.Kind, version: str) -> schemas.Schema:
-    """The schema of a whole object."""
-    return _ANYTHING if kind.custom else _ALL[kind.group, version, kind.kind]
+    """The schema of a whole object; of a custom one, where its definition says nothing of it.
+
+    Of one whose definition has a schema only what all objects have is here.
+    """
+    if kind.custom is None:
+        return _ALL[kind.group, version, kind.kind]
+    return _ANYTHING if kind.custom[version].schema is None else _CUSTOM
 
 
 def stored_schema(kind: kinds.Kind) -> schemas.Schema:
     """The schema of the form in which the objects of the kind are kept."""
-    if kind.custom:
+    if kind.custom is not None:
         return _ANYTHING
     group = "" if kind.stored_as else kind.group
     return _ALL[group, kind.versions[0], kind.kind]

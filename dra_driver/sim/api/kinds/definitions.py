@@ -1,11 +1,19 @@
-"""CustomResourceDefinitions. What their schemas say of objects is not checked.
+"""CustomResourceDefinitions. A version without a schema is taken, and checks nothing.
 
 Source: Kubernetes 1.36, `staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions`.
 """
 
 from typing import Any
 
-from dra_driver.sim.api.kinds import fields, served_kinds, strategies, syntax
+from dra_driver.sim.api.kinds import (
+    custom_columns,
+    custom_rules,
+    fields,
+    served_kinds,
+    strategies,
+    structural,
+    syntax,
+)
 
 Json = dict[str, Any]
 
@@ -74,7 +82,24 @@ def _version_errors(spec: Json) -> fields.Errors:
     if not any(item.get("served") for item in versions):
         detail = "must have at least one version marked as served version"
         found.append(fields.invalid(path, versions, detail))
+    for index, item in enumerate(versions):
+        found += _content_errors(item, f"{path}[{index}]")
     return found + fields.duplicates(versions, path, lambda item: item.get("name", ""))
+
+
+def _content_errors(version: Json, path: str) -> fields.Errors:
+    """What is wrong with the schema and the columns of a version."""
+    found: fields.Errors = []
+    if (columns := version.get("additionalPrinterColumns")) is not None:
+        found += custom_columns.check(columns, f"{path}.additionalPrinterColumns")
+    holder = version.get("schema", {})
+    if not isinstance(holder, dict):
+        return [*found, fields.invalid(f"{path}.schema", holder, "must be an object")]
+    if (schema := holder.get("openAPIV3Schema")) is None:
+        return found
+    place = f"{path}.schema.openAPIV3Schema"
+    wrong = structural.check(schema, place)
+    return found + (wrong or custom_rules.compile(schema, place)[1])
 
 
 def _clashes(spec: Json) -> fields.Errors:

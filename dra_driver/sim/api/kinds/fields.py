@@ -38,6 +38,11 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError("FieldValueInvalid", path, f"Invalid value: {_shown(value)}: {detail}")
 
 
+def broken(path: str, detail: str) -> FieldError:
+    """A rule does not hold for the value, which is too large to be shown."""
+    return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
+
+
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
     """The value is none of the words that are allowed."""
     words = ", ".join(_shown(word) for word in sorted(supported))

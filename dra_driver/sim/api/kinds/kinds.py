@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dra_driver.sim.api.kinds import printing
+from dra_driver.sim.api.kinds import custom_kinds, printing
 
 RESOURCE_GROUP = "resource.k8s.io"
 DNS_SUBDOMAIN = "subdomain"
@@ -58,8 +58,8 @@ class Kind:
     stored_as: str = ""
     """The resource whose objects these are in another form; empty for its own."""
     categories: tuple[str, ...] = ()
-    custom: bool = False
-    """Whether a CustomResourceDefinition makes it known."""
+    custom: Mapping[str, custom_kinds.Version] | None = None
+    """What a CustomResourceDefinition says of its versions; None for a kind of Kubernetes."""
     since: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Version, or field selector label -> the minor version of Kubernetes from which on it is
     there; what is not listed is in all."""
@@ -71,6 +71,10 @@ class Kind:
     def selectable(self, label: str, minor: int) -> str | None:
         """The path behind a field selector label of Kubernetes 1.`minor`, in the stored form."""
         return self.fields.get(label) if minor >= self.since.get(label, 0) else None
+
+    def columns_in(self, version: str) -> tuple[printing.Column, ...]:
+        """The columns of a table of objects in this version."""
+        return self.columns if self.custom is None else self.custom[version].columns
 
     @property
     def resource(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dra_driver import errors
-from dra_driver.sim.api.kinds import kinds, plain_kinds, workload_kinds
+from dra_driver.sim.api.kinds import custom_kinds, kinds, plain_kinds, workload_kinds
 
 Json = dict[str, Any]
 
@@ -122,5 +122,5 @@ def _kind(spec: Json) -> kinds.Kind:
         subresources=("status",) if "status" in subresources else (),
         generation=True,
         categories=tuple(names.get("categories") or ()),
-        custom=True,
+        custom={item["name"]: custom_kinds.version(item) for item in served},
     )

@@ -11,6 +11,7 @@ from dra_driver.sim.api.serving import (
     endpoints,
     pod_logs,
     protobuf,
+    queries,
     representing,
     routing,
     scaling,
@@ -20,7 +21,6 @@ from dra_driver.sim.api.serving import (
 from dra_driver.sim.api.storing import (
     applying,
     codecs,
-    deleting,
     patching,
     registry,
     selectors,
@@ -118,11 +118,11 @@ class Handler:
         return _object(200, request, target, body)
 
     def _list(self, request: routing.Request, target: routing.Target) -> Reply:
-        asked = _integer(request.query, "resourceVersion") or 0
+        asked = queries.integer(request.query, "resourceVersion") or 0
         page = self._registry.select(
             target.kind,
             _selector(request, target, self._minor),
-            limit=_integer(request.query, "limit") or 0,
+            limit=queries.integer(request.query, "limit") or 0,
             start=request.query.get("continue", ""),
         )
         if asked > page.version:
@@ -135,7 +135,7 @@ class Handler:
         plan = watching.Plan(
             resource=target.kind.storage,
             selector=_selector(request, target, self._minor),
-            since=None if initial else _integer(request.query, "resourceVersion") or None,
+            since=None if initial else queries.integer(request.query, "resourceVersion") or None,
             bookmarks=bookmarks,
             initial_events_end=initial and bookmarks,
         )
@@ -143,7 +143,7 @@ class Handler:
         return WatchReply(
             watching.Stream(self._registry.store, plan),
             _EventLines(form, target, request.query.get("includeObject", "")),
-            float(_integer(request.query, "timeoutSeconds") or _DEFAULT_WATCH_SECONDS),
+            float(queries.integer(request.query, "timeoutSeconds") or _DEFAULT_WATCH_SECONDS),
             representing.content_type(form),
         )
 
@@ -157,7 +157,11 @@ class Handler:
         decoded = self._decode(request, target, value)
         with problems.warned(decoded.warnings):
             body = self._registry.create(
-                target.kind, target.namespace, decoded.body, dry_run=_dry_run(request)
+                target.kind,
+                target.namespace,
+                decoded.body,
+                dry_run=queries.dry_run(request),
+                version=target.version,
             )
         return self._written(201, request, target, body, decoded.warnings)
 
@@ -169,7 +173,8 @@ class Handler:
                 (target.namespace, target.name),
                 lambda _old: decoded.body,
                 status=target.subresource == "status",
-                dry_run=_dry_run(request),
+                dry_run=queries.dry_run(request),
+                version=target.version,
             )
         return self._written(200, request, target, body, decoded.warnings)
 
@@ -196,7 +201,11 @@ class Handler:
             if creates and self._registry.store.get(target.kind.storage, key) is None:
                 empty = {"metadata": {"name": target.name}}
                 body = self._registry.create(
-                    target.kind, target.namespace, change(empty), dry_run=_dry_run(request)
+                    target.kind,
+                    target.namespace,
+                    change(empty),
+                    dry_run=queries.dry_run(request),
+                    version=target.version,
                 )
                 return self._written(201, request, target, body, warnings)
             body = self._registry.update(
@@ -204,7 +213,8 @@ class Handler:
                 key,
                 change,
                 status=target.subresource == "status",
-                dry_run=_dry_run(request),
+                dry_run=queries.dry_run(request),
+                version=target.version,
             )
         return self._written(200, request, target, body, warnings)
 
@@ -234,7 +244,7 @@ class Handler:
                 target.kind,
                 target.version,
                 patch,
-                field_validation=_field_validation(request),
+                field_validation=queries.field_validation(request),
                 minor=self._minor,
             ),
             manager=manager,
@@ -245,7 +255,7 @@ class Handler:
     def _delete(self, request: routing.Request, target: routing.Target) -> Reply:
         if target.subresource:
             raise problems.method_not_allowed(target.kind, target.verb)
-        options = _delete_options(request)
+        options = queries.deletion(request)
         body, gone = self._registry.delete(target.kind, (target.namespace, target.name), options)
         if gone and not target.kind.returns_deleted:
             details = {"name": target.name, "kind": target.kind.plural}
@@ -256,7 +266,7 @@ class Handler:
         return _object(200, request, target, body)
 
     def _delete_collection(self, request: routing.Request, target: routing.Target) -> Reply:
-        options = _delete_options(request)
+        options = queries.deletion(request)
         page = self._registry.select(target.kind, _selector(request, target, self._minor))
         for body in page.items:
             try:
@@ -273,7 +283,7 @@ class Handler:
             target.kind,
             target.version,
             value,
-            field_validation=_field_validation(request),
+            field_validation=queries.field_validation(request),
             minor=self._minor,
         )
 
@@ -358,38 +368,4 @@ def _selector(request: routing.Request, target: routing.Target, minor: int) -> s
         labels=request.query.get("labelSelector", ""),
         fields=fields,
         minor=minor,
-    )
-
-
-def _integer(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name, "")
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise problems.bad_request(f"{name}: Invalid value: {text!r}: must be a number") from None
-
-
-def _field_validation(request: routing.Request) -> str:
-    return request.query.get("fieldValidation") or "Warn"
-
-
-def _dry_run(request: routing.Request) -> bool:
-    return request.query.get("dryRun") == "All"
-
-
-def _delete_options(request: routing.Request) -> deleting.Options:
-    body = codecs.loads(request.body) if request.body else {}
-    if not isinstance(body, dict):
-        raise problems.bad_request("DeleteOptions: the body is not a JSON object")
-    preconditions = body.get("preconditions") or {}
-    grace = body.get("gracePeriodSeconds")
-    policy = body.get("propagationPolicy") or request.query.get("propagationPolicy")
-    return deleting.Options(
-        uid=preconditions.get("uid"),
-        version=preconditions.get("resourceVersion"),
-        grace_seconds=_integer(request.query, "gracePeriodSeconds") if grace is None else grace,
-        orphan=policy == "Orphan" or body.get("orphanDependents") is True,
-        dry_run=_dry_run(request) or "All" in (body.get("dryRun") or ()),
     )

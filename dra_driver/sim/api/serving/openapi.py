@@ -29,7 +29,7 @@ def document(group: str, version: str, served: served_kinds.Table) -> Json:
     components: Json = {}
     for kind in served.of(group, version):
         identity = {"group": group, "version": version, "kind": kind.kind}
-        schema = schemas.to_openapi(catalog.schema_of(kind, version), served.minor)
+        schema = _schema(kind, version, served.minor)
         components[_schema_name(kind, version)] = schema | {
             "x-kubernetes-group-version-kind": [identity]
         }
@@ -40,6 +40,15 @@ def document(group: str, version: str, served: served_kinds.Table) -> Json:
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _schema(kind: kinds.Kind, version: str, minor: int) -> Json:
+    """Of a custom resource what its definition has, and what all objects have."""
+    common = schemas.to_openapi(catalog.schema_of(kind, version), minor)
+    written = None if kind.custom is None else kind.custom[version].schema
+    if written is None:
+        return common
+    return {**written, "properties": {**(written.get("properties") or {}), **common["properties"]}}
 
 
 def _schema_name(kind: kinds.Kind, version: str) -> str:

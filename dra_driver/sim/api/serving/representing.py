@@ -110,10 +110,11 @@ def _table(
     heads: bool,
 ) -> Json:
     now = dt.datetime.now(dt.UTC)
-    definitions = [_definition(column) for column in kind.columns] if heads else []
+    columns = kind.columns_in(version)
+    definitions = [_definition(column) for column in columns] if heads else []
     rows = []
     for body in items:
-        row: Json = {"cells": [column.cell(body, now) for column in kind.columns]}
+        row: Json = {"cells": [column.cell(body, now) for column in columns]}
         if include == "Object":
             row["object"] = codecs.encode(kind, version, body)
         elif include != "None":

@@ -4,7 +4,14 @@ import dataclasses
 import json
 from typing import Any
 
-from dra_driver.sim.api.kinds import catalog, conversion, kinds, problems, schemas
+from dra_driver.sim.api.kinds import (
+    catalog,
+    conversion,
+    custom_fitting,
+    kinds,
+    problems,
+    schemas,
+)
 
 Json = dict[str, Any]
 
@@ -58,6 +65,8 @@ def decode(
     """
     body, unknown = _fit(kind, version, value, field_validation, minor)
     body.setdefault("metadata", {})
+    if schema := _custom_schema(kind, version):
+        custom_fitting.fill(schema, body)
     warnings = () if field_validation == "Ignore" else unknown
     return Decoded(conversion.to_stored(kind, version, body), warnings)
 
@@ -95,7 +104,10 @@ def _fit(
         found = schemas.fit(catalog.schema_of(kind, version), value, minor)
     except schemas.MisfitError as error:
         raise _undecodable(kind, version, str(error)) from error
-    unknown = tuple(f"unknown field {dumps(path).decode()}" for path in found.unknown)
+    paths = found.unknown
+    if schema := _custom_schema(kind, version):
+        paths = (*paths, *custom_fitting.prune(schema, found.value))
+    unknown = tuple(f"unknown field {dumps(path).decode()}" for path in paths)
     if unknown and field_validation == "Strict":
         raise _undecodable(kind, version, f"strict decoding error: {', '.join(unknown)}")
     return found.value, unknown
@@ -104,6 +116,10 @@ def _fit(
 def encode(kind: kinds.Kind, version: str, body: Json) -> Json:
     """The object as `version` has it. The result shares parts with `body`."""
     return conversion.from_stored(kind, version, body)
+
+
+def _custom_schema(kind: kinds.Kind, version: str) -> Json | None:
+    return None if kind.custom is None else kind.custom[version].schema
 
 
 def _undecodable(kind: kinds.Kind, version: str, why: str) -> problems.ApiError:

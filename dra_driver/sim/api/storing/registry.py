@@ -13,6 +13,7 @@ from typing import Any
 
 from dra_driver.sim.api.kinds import (
     catalog,
+    custom_kinds,
     kinds,
     metadata,
     problems,
@@ -31,6 +32,7 @@ _NAME_TRIES = 8
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
 _KEPT_BY_STATUS_WRITES = ("resourceclaims.resource.k8s.io",)
+_UNCOUNTED = ("status", "metadata")
 _SYSTEM_METADATA = (
     "uid",
     "creationTimestamp",
@@ -113,9 +115,17 @@ class Registry:
         return Page(page, version, _encode_position(store.key_of(page[-1])), len(found) - limit)
 
     def create(
-        self, kind: kinds.Kind, namespace: str, body: Json, *, dry_run: bool = False
+        self,
+        kind: kinds.Kind,
+        namespace: str,
+        body: Json,
+        *,
+        dry_run: bool = False,
+        version: str = "",
     ) -> Json:
         """Creates the object; `body` becomes property of the registry.
+
+        It came in the given version, by whose rules a custom resource goes.
 
         Raises:
             problems.ApiError: 400, 403, 404 (namespace), 409 or 422.
@@ -130,7 +140,7 @@ class Registry:
             self._stamp(kind, namespace, meta, now)
             if kind.has_status and not kind.created_with_status:
                 body.pop("status", None)
-            self._apply_rules(kind, body, None, now, status=False)
+            self._apply_rules(kind, body, None, now, status=False, version=version)
             body = _as_written(kind, body)
             name = meta["name"]
             if self.store.get(kind.storage, store.key_of(body)) is not None:
@@ -151,9 +161,11 @@ class Registry:
         status: bool = False,
         dry_run: bool = False,
         internal: bool = False,
+        version: str = "",
     ) -> Json:
         """Replaces the object, or its status alone, by what `change` makes of it.
 
+        It came in the given version, by whose rules a custom resource goes.
         A `resourceVersion` or `uid` in the result has to be that of the current object. An
         `internal` change is one that the server makes itself: rules for users do not hold.
 
@@ -168,9 +180,9 @@ class Registry:
             if kind.has_status and not status and not internal:
                 _keep_status(new, old)
             if not internal:
-                self._apply_rules(kind, new, old, self.now(), status=status)
+                self._apply_rules(kind, new, old, self.now(), status=status, version=version)
             new = _as_written(kind, new)
-            if kind.generation and _without_status(new) != _without_status(old):
+            if kind.generation and _counted(kind, new) != _counted(kind, old):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
             if new == old or dry_run:
                 return new
@@ -235,10 +247,17 @@ class Registry:
         return name
 
     def _apply_rules(
-        self, kind: kinds.Kind, new: Json, old: Json | None, now: str, *, status: bool
+        self,
+        kind: kinds.Kind,
+        new: Json,
+        old: Json | None,
+        now: str,
+        *,
+        status: bool,
+        version: str,
     ) -> None:
         write = strategies.Write(new, old, status, self._surroundings(now))
-        strategy = self._strategy(kind)
+        strategy = self._strategy(kind, version)
         name = new["metadata"].get("name", "")
         if not status and (why := strategy.admit(write)):
             # The same each time that a controller tries.
@@ -254,7 +273,9 @@ class Registry:
         if denial is not None:
             raise problems.denied(denial)
 
-    def _strategy(self, kind: kinds.Kind) -> strategies.Strategy:
+    def _strategy(self, kind: kinds.Kind, version: str = "") -> strategies.Strategy:
+        if kind.custom is not None:
+            return custom_kinds.strategy(kind.custom[version or kind.versions[0]])
         return self._settings.rules.get(kind.storage, strategies.PLAIN)
 
     def _surroundings(self, now: str) -> strategies.Surroundings:
@@ -341,8 +362,12 @@ def _as_written(kind: kinds.Kind, body: Json) -> Json:
     return written
 
 
-def _without_status(body: Json) -> Json:
-    return {key: value for key, value in body.items() if key not in ("status", "metadata")}
+def _counted(kind: kinds.Kind, body: Json) -> Json:
+    """What `metadata.generation` counts changes of: of a custom resource without a subresource for
+    its status that too.
+    """
+    left = ("metadata",) if kind.custom is not None and not kind.has_status else _UNCOUNTED
+    return {key: value for key, value in body.items() if key not in left}
 
 
 def _encode_position(key: store.Key) -> str:
