@@ -1,7 +1,7 @@
 """What a definition says of each version of its kind, and the strategy that holds objects to it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from dra_driver.sim.api.kinds import (
@@ -36,13 +36,26 @@ class Version:
     rules: custom_rules.Node | None = None
 
 
-def version(written: Json) -> Version:
-    """What a version of a definition says, which has been checked."""
+def place_of_schema(index: int) -> str:
+    """Where in a definition the schema of a version is."""
+    return f"spec.versions[{index}].schema.openAPIV3Schema"
+
+
+def versions(listed: Sequence[Json]) -> dict[str, Version]:
+    """What the served versions of a definition say, which has been checked, by their names."""
+    return {
+        item["name"]: _version(item, place_of_schema(index))
+        for index, item in enumerate(listed)
+        if item.get("served")
+    }
+
+
+def _version(written: Json, place: str) -> Version:
     schema = (written.get("schema") or {}).get("openAPIV3Schema")
     made = custom_columns.columns(written)
     if not schema:
         return Version(made)
-    rules, _ = custom_rules.compile(schema, "")
+    rules, _ = custom_rules.compile(schema, place)
     return Version(made, schema, rules)
 
 
@@ -84,7 +97,3 @@ def _embedded(schema: Json, value: Any, path: str) -> fields.Errors:
         if (known := custom_fitting.below(schema, key)) is not None:
             found += _embedded(known, item, f"{path}.{key}" if path else key)
     return found
-
-
-NONE: Mapping[str, Version] = {}
-"""Of kinds that are built in."""

@@ -7,6 +7,8 @@ are defined; each has the limit that one expression has when it runs.
 """
 
 import dataclasses
+import functools
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -78,10 +80,19 @@ class _Change:
 
 
 def compile(schema: Json, path: str) -> tuple[Node | None, fields.Errors]:  # noqa: A001 - as `re`
-    """The rules of the schema of an object, and what is wrong with them; `path` is the schema's."""
+    """The rules of the schema of an object, and what is wrong with them; `path` is the schema's.
+
+    A definition is compiled when it is checked, when it is kept, and when its status changes.
+    """
+    node, found = _of_text(json.dumps(schema), path)
+    return node, list(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _of_text(text: str, path: str) -> tuple[Node | None, tuple[fields.FieldError, ...]]:
     found: fields.Errors = []
-    root = custom_values.with_metadata(schema)
-    return _node(root, path, "", found), found
+    root = custom_values.with_metadata(json.loads(text))
+    return _node(root, path, "", found), tuple(found)
 
 
 def check(node: Node | None, new: Any, old: Any = custom_checks.NOTHING) -> fields.Errors:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dra_driver.sim.api.kinds import (
     custom_columns,
+    custom_kinds,
     custom_rules,
     fields,
     served_kinds,
@@ -83,13 +84,14 @@ def _version_errors(spec: Json) -> fields.Errors:
         detail = "must have at least one version marked as served version"
         found.append(fields.invalid(path, versions, detail))
     for index, item in enumerate(versions):
-        found += _content_errors(item, f"{path}[{index}]")
+        found += _content_errors(item, index)
     return found + fields.duplicates(versions, path, lambda item: item.get("name", ""))
 
 
-def _content_errors(version: Json, path: str) -> fields.Errors:
+def _content_errors(version: Json, index: int) -> fields.Errors:
     """What is wrong with the schema and the columns of a version."""
     found: fields.Errors = []
+    path = f"spec.versions[{index}]"
     if (columns := version.get("additionalPrinterColumns")) is not None:
         found += custom_columns.check(columns, f"{path}.additionalPrinterColumns")
     holder = version.get("schema", {})
@@ -97,7 +99,7 @@ def _content_errors(version: Json, path: str) -> fields.Errors:
         return [*found, fields.invalid(f"{path}.schema", holder, "must be an object")]
     if (schema := holder.get("openAPIV3Schema")) is None:
         return found
-    place = f"{path}.schema.openAPIV3Schema"
+    place = custom_kinds.place_of_schema(index)
     wrong = structural.check(schema, place)
     return found + (wrong or custom_rules.compile(schema, place)[1])
 

@@ -122,5 +122,5 @@ def _kind(spec: Json) -> kinds.Kind:
         subresources=("status",) if "status" in subresources else (),
         generation=True,
         categories=tuple(names.get("categories") or ()),
-        custom={item["name"]: custom_kinds.version(item) for item in served},
+        custom=custom_kinds.versions(spec["versions"]),
     )
