@@ -8,7 +8,7 @@ import enum
 import re
 from collections.abc import Mapping
 
-from dra_driver.logic.converting import expressions, notes, reading
+from dra_driver.logic.converting import asks, expressions, notes, reading
 
 _MOST_LISTED = 64
 """Entries of a list. An expression may have 10 KiB."""
@@ -87,6 +87,14 @@ class Wanted:
         if self.not_types:
             found.append(expressions.contains_none(driver, "productName", self.not_types))
         return tuple(found)
+
+    def on_partitions(self, ask: asks.Ask, driver: str) -> asks.Ask:
+        """The ask, which is for partitions, with what is wanted of each."""
+        return dataclasses.replace(
+            ask,
+            selectors=self.selectors(driver, partition=True),
+            one_numa_node=self.one_numa_node,
+        )
 
 
 def read(pod: reading.Pod, names: Names, said: notes.Notes) -> Wanted:

@@ -18,6 +18,8 @@ LISTS = ("initContainers", "containers")
 """In the order in which their containers start."""
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 """A DNS label, as the API server has the names of containers."""
+MOST = 2**31
+"""More than there is of anything."""
 _DOMAINS = ("nvidia.com/", "volcano.sh/", "tencent.com/", "aliyun.com/")
 
 
@@ -75,14 +77,14 @@ def listed(value: object) -> list[Any]:
 
 
 def whole(
-    container: Container, resource: str, said: notes.Notes, *, least: int, most: int = 2**31
+    container: Container, resource: str, said: notes.Notes, *, least: int, most: int = MOST
 ) -> int | None:
     """The whole number that a container asks for of a resource; None if that was refused."""
     return number(container.where, resource, container.amounts[resource], said, least, most)
 
 
 def number(
-    where: str, field: str, value: object, said: notes.Notes, least: int, most: int = 2**31
+    where: str, field: str, value: object, said: notes.Notes, least: int, most: int = MOST
 ) -> int | None:
     """The whole number that was written; None if that was refused."""
     rule = f"a whole number from {least} to {most} is allowed"
@@ -91,6 +93,12 @@ def number(
         said.refuse(where, field, value, rule)
         return None
     return found.exact
+
+
+def written(name: str, value: object) -> str:
+    """What was written of a resource, for people; what it was if that is no single value."""
+    plain = isinstance(value, str | int | float)
+    return f"{name}: {value if plain else type(value).__name__}"
 
 
 def quantity(value: object) -> quantities.Quantity | None:
