@@ -266,8 +266,11 @@ class Review:
 class WebhookMetrics(_Exposed):
     """The webhook's metrics."""
 
-    def __init__(self, driver_name: str) -> None:
-        """Series that can be known beforehand exist from the start, at zero."""
+    def __init__(self, driver_name: str, *, converts: bool = False) -> None:
+        """Series that can be known beforehand exist from the start, at zero.
+
+        Those of pods are there if it `converts` them.
+        """
         super().__init__(driver=driver_name)
         self._driver = driver_name
         self._reviews = prometheus_client.Counter(
@@ -296,7 +299,8 @@ class WebhookMetrics(_Exposed):
             registry=self.registry,
         )
         self.certificate_until(0)
-        for resource in ("resourceclaims", "resourceclaimtemplates", "deviceclasses"):
+        pods = ("pods",) if converts else ()
+        for resource in ("resourceclaims", "resourceclaimtemplates", "deviceclasses", *pods):
             self._warnings.labels(driver_name, resource)
             self._seconds.labels(driver_name, resource)
             for outcome in ("allowed", "refused"):
