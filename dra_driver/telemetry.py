@@ -334,7 +334,7 @@ class ControllerMetrics(_Exposed):
         self._driver = driver_name
         self._removed = prometheus_client.Counter(
             "dra_driver_controller_removed_total",
-            "Objects of nodes that are gone, removed, by kind.",
+            "Objects removed, by kind: of nodes that are gone; templates that are not used.",
             ["driver", "kind"],
             registry=self.registry,
         )
@@ -356,7 +356,7 @@ class ControllerMetrics(_Exposed):
             ["driver"],
             registry=self.registry,
         )
-        for kind in ("Pod", "ResourceSlice"):
+        for kind in ("Pod", "ResourceClaimTemplate", "ResourceSlice"):
             self._removed.labels(driver_name, kind)
         self._failures.labels(driver_name)
         self.leads(leads=False)

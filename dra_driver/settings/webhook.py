@@ -71,7 +71,7 @@ class Webhook(base.Settings):
         description="Convert pods that ask for nothing but nvidia.com/gpu too: where no extended "
         "resource of a DeviceClass serves them.",
     )
-    replicas: Annotated[int, Field(ge=1, le=100)] = Field(
+    convert_replicas: Annotated[int, Field(ge=1, le=100)] = Field(
         10,
         description="Pods that share a GPU where they ask for nvidia.com/gpu.shared, on GPUs that "
         "are shared by memory.",

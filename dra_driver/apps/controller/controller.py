@@ -1,4 +1,6 @@
-"""`dra-driver controller`: removes what nodes that are gone have left, one controller at a time.
+"""`dra-driver controller`: removes what nobody needs any more, one controller at a time.
+
+That is what nodes that are gone have left, and templates of converted pods (`unused`).
 
 What is removed is named by its UID, and is found twice before: a controller that has lost the lease
 without knowing does no harm. Of what is read only what is needed is kept, page by page: all slices
@@ -12,13 +14,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
 
 from dra_driver import errors, telemetry
-from dra_driver.adapters.kube import kube, kube_reducing
+from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import http_server
 from dra_driver.apps import pages
-from dra_driver.apps.controller import leading
+from dra_driver.apps.controller import leading, reading, unused
 from dra_driver.logic.controller import leftovers
 from dra_driver.logic.offering import publishing
 from dra_driver.logic.preparing import mps_pod
@@ -28,28 +29,6 @@ from dra_driver.settings import controller as controller_settings
 COMPONENT = "dra-driver-controller"
 _STUCK_SECONDS = 120.0
 """After this long without a round the loop is taken for stuck; one request may take 10 s."""
-
-T = TypeVar("T")
-
-
-class _Reader:
-    """Reads lists, and asks at each object whether to go on: a long list outlasts no lease then."""
-
-    def __init__(self, client: kube.Client, may_go_on: Callable[[], bool]) -> None:
-        self._client = client
-        self._may_go_on = may_go_on
-
-    def __call__(
-        self, resource: kube.Resource, keep: Callable[[kube.Json], T | None], **options: Any
-    ) -> list[T]:
-        """See `kube_reducing.reduced`."""
-
-        def kept(body: kube.Json) -> T | None:
-            self._may_go_on()
-            return keep(body)
-
-        self._may_go_on()
-        return kube_reducing.reduced(self._client, resource, kept, **options)
 
 
 class Sweeper:
@@ -76,7 +55,7 @@ class Sweeper:
                 not keep the others from being made.
         """
         version = self._version()
-        read = _Reader(self._client, may_go_on)
+        read = reading.Reader(self._client, may_go_on)
         owned = [*self._pods(read), *self._slices(read, version), *self._held(read, version)]
         # Last: an object of a node that is made meanwhile must not look like a leftover.
         found = leftovers.gone(owned, self._nodes(read))
@@ -145,7 +124,7 @@ class Sweeper:
             raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
         return version
 
-    def _slices(self, read: _Reader, version: str) -> list[leftovers.Owned]:
+    def _slices(self, read: reading.Reader, version: str) -> list[leftovers.Owned]:
         slices = functools.partial(
             read,
             dataclasses.replace(kube.SLICES, version=version),
@@ -157,14 +136,14 @@ class Sweeper:
         # Nobody owns some of them: only the slice itself tells its node then.
         return slices(functools.partial(leftovers.of_slice, driver=self._config.driver_name))
 
-    def _held(self, read: _Reader, version: str) -> list[leftovers.Owned]:
+    def _held(self, read: reading.Reader, version: str) -> list[leftovers.Owned]:
         """Claims with devices of the driver."""
         return read(
             dataclasses.replace(kube.CLAIMS, version=version),
             lambda body: leftovers.of_claim(claims.parse_outcome(body), self._config.driver_name),
         )
 
-    def _pods(self, read: _Reader) -> list[leftovers.Owned]:
+    def _pods(self, read: reading.Reader) -> list[leftovers.Owned]:
         return read(
             kube.PODS,
             leftovers.of_pod,
@@ -172,7 +151,7 @@ class Sweeper:
             label_selector=f"{mps_pod.MANAGED_BY}={mps_pod.MANAGER},{mps_pod.DOMAIN}",
         )
 
-    def _nodes(self, read: _Reader) -> set[str]:
+    def _nodes(self, read: reading.Reader) -> set[str]:
         names = read(kube.NODES, lambda body: str(body["metadata"]["name"]), metadata_only=True)
         return {*names}
 
@@ -204,6 +183,7 @@ class Controller:
             seconds=config.lease_seconds,
         )
         self._sweeper = Sweeper(config, client, self._metrics)
+        self._cleaner = unused.Cleaner(config, client, self._metrics)
         self._swept: float | None = None
         self._round = time.monotonic()
         self._log = telemetry.logger("controller")
@@ -258,12 +238,18 @@ class Controller:
         if not leads:
             # What happens to nodes from now on is not seen.
             self._sweeper.forget()
+            self._cleaner.forget()
             self._swept = None
         if not (leads and due):
             return
         self._swept = now
+        self._look(self._sweeper.sweep, now)
+        if self._config.converted_templates and self._candidate.leads:
+            self._look(self._cleaner.clean, now)
+
+    def _look(self, look: Callable[[float, Callable[[], bool]], None], now: float) -> None:
         try:
-            self._sweeper.sweep(now, self._still_leads)
+            look(now, self._still_leads)
         except errors.DriverError as error:
             self._metrics.sweep_failed()
             self._log.warning("sweep failed; it is tried again", reason=str(error))

@@ -72,7 +72,7 @@ def policy(config: webhook_settings.Webhook) -> conversion.Policy:
         door=conversion.Door.WEBHOOK,
         share_class=config.share_class or f"shared-mps.{config.driver_name}",
         whole_gpus=config.convert_whole_gpus,
-        replicas=config.replicas,
+        replicas=config.convert_replicas,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.logic.admission import converted_templates
-from dra_driver.logic.converting import conversion
+from dra_driver.logic.converting import conversion, marks
 
 _TRIES = 5
 _DOOR = conversion.Door.WEBHOOK
@@ -81,11 +81,11 @@ class Templates:
             problem = converted_templates.problem(stored, template, namespace, _DOOR)
             if problem is not None:
                 return True, problem
-            if converted_templates.is_going(stored):
+            if marks.is_going(stored):
                 raise errors.Retryable(
                     f"ResourceClaimTemplate {namespace}/{template.name} is being deleted"
                 )
-            if converted_templates.unused_since(stored) is not None:
+            if marks.unused_since(stored) is not None:
                 self._check_time(until)
                 self._use(stored, namespace)
         except (kube.NotFound, kube.Conflict):
@@ -100,7 +100,7 @@ class Templates:
             "metadata": {
                 "resourceVersion": metadata["resourceVersion"],
                 "uid": metadata["uid"],
-                "annotations": {converted_templates.UNUSED_SINCE: None},
+                "annotations": {marks.UNUSED_SINCE: None},
             }
         }
         self._client.patch(kube.TEMPLATES, metadata["name"], patch, namespace)

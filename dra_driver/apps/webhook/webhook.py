@@ -136,16 +136,9 @@ class Webhook:
                     415, f"Content-Type: {content[:100]!r} is not allowed: send {_JSON}"
                 )
             try:
-                review = json.loads(request.body)
-            except (ValueError, RecursionError) as error:
-                reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
-                return pages.text(400, f"the body is no JSON: {reason[:200]}")
-            try:
-                body = json.dumps(answer(review, outcome)).encode()
+                body = json.dumps(answer(_decoded(request.body), outcome)).encode()
             except admission.MalformedReview as error:
                 return pages.text(400, str(error))
-            except RecursionError:
-                return pages.text(400, "the object is nested too deeply")
             return http_server.Response(200, body, _JSON)
 
     def _validate(self, review: object, outcome: telemetry.Review) -> dict[str, Any]:
@@ -157,7 +150,10 @@ class Webhook:
         return admission.answer(decision)
 
     def _convert(self, review: object, outcome: telemetry.Review) -> dict[str, Any]:
-        decision = self._converter.decide(review)
+        try:
+            decision = self._converter.decide(review)
+        except RecursionError as error:
+            raise admission.MalformedReview("request.object: nested too deeply") from error
         asked = decision.asked
         resource = converted.PODS if asked.pod is not None else "other"
         outcome.decided(resource, allowed=decision.allowed, warnings=len(decision.warnings))
@@ -173,6 +169,15 @@ class Webhook:
         named = {"resource": decision.resource, "name": decision.name, "uid": decision.uid}
         if not decision.allowed:
             self._log.info("refused", **named, reason=admission.message(decision))
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise admission.MalformedReview("the body is no JSON: nested too deeply") from error
+    except ValueError as error:
+        raise admission.MalformedReview(f"the body is no JSON: {str(error)[:200]}") from error
 
 
 def certificate_source(

@@ -10,9 +10,6 @@ from dra_driver.model import quantities
 
 Json = dict[str, Any]
 
-UNUSED_SINCE = "dra-driver.dev/unused-since"
-"""Annotation of a template: when the controller found no pod that names it (RFC 3339)."""
-
 
 def body(template: conversion.Template, namespace: str, door: conversion.Door) -> Json:
     """The template as it is created."""
@@ -47,17 +44,6 @@ def problem(
             where, "spec.spec", "changed", f"not what the pod asks for: {advice}"
         )
     return None
-
-
-def is_going(stored: Json) -> bool:
-    """Whether it is being deleted, and only waits for its finalizers."""
-    return bool(_metadata(stored).get("deletionTimestamp"))
-
-
-def unused_since(stored: Json) -> str | None:
-    """What is written of when it was found unused; None if it was not."""
-    annotations = admitted.record(_metadata(stored).get("annotations"))
-    return admitted.text(annotations[UNUSED_SINCE]) if UNUSED_SINCE in annotations else None
 
 
 def _metadata(stored: Json) -> Mapping[str, Any]:
