@@ -189,6 +189,11 @@ KINDS: tuple[Kind, ...] = (
         "coordination.k8s.io", ("v1",), "leases", "lease", "Lease", columns=printing.LEASE,
     ),
     Kind("discovery.k8s.io", ("v1",), "endpointslices", "endpointslice", "EndpointSlice"),
+    Kind(
+        "admissionregistration.k8s.io", ("v1",), "mutatingwebhookconfigurations",
+        "mutatingwebhookconfiguration", "MutatingWebhookConfiguration",
+        namespaced=False, generation=True, categories=("api-extensions",),
+    ),
     # Kept, and not called: webhooks are for the clusters that they are made for.
     Kind(
         "admissionregistration.k8s.io", ("v1",), "validatingwebhookconfigurations",

@@ -12,6 +12,7 @@ from dra_driver.sim.api.kinds import (
     resource_status,
     resource_taint_rules,
     strategies,
+    webhook_rules,
     workload_kinds,
     workload_rules,
 )
@@ -30,6 +31,7 @@ ALL: Mapping[str, strategies.Strategy] = MappingProxyType(
         "resourceslices.resource.k8s.io": resource_slices.STRATEGY,
         workload_kinds.PRIORITY_CLASSES: priorities.CLASS,
         workload_kinds.DEFINITIONS: definitions.STRATEGY,
+        webhook_rules.MUTATING: webhook_rules.STRATEGY,
         **workload_rules.BY_RESOURCE,
     }
 )

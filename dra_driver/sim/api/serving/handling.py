@@ -216,7 +216,7 @@ class Handler:
         body: Json,
         warnings: Sequence[str],
     ) -> Reply:
-        warnings = [*warnings, *self._registry.warnings(target.kind, body)]
+        warnings = [*request.warnings, *warnings, *self._registry.warnings(target.kind, body)]
         return _object(status, request, target, body, warnings)
 
     def _applied(

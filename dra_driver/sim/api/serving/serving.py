@@ -1,7 +1,7 @@
 """The ASGI application: reads requests, sends answers, keeps watches going.
 
 Everything that a request does is quick and in memory, so it is done in the event loop itself: a
-hop to another thread would cost more than the work.
+hop to another thread would cost more than the work. Only webhooks are asked in another one.
 """
 
 import asyncio
@@ -11,13 +11,21 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from dra_driver.sim.api.kinds import problems
-from dra_driver.sim.api.serving import access, handling, options, routing, warning_headers
+from dra_driver.sim.api.serving import (
+    access,
+    admitting,
+    handling,
+    options,
+    routing,
+    warning_headers,
+)
 from dra_driver.sim.api.storing import codecs
 
 Scope = Mapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Admitting = Callable[[routing.Request, routing.Target | None], admitting.Admission | None]
 
 
 class App:
@@ -28,11 +36,16 @@ class App:
         handler: handling.Handler,
         settings: options.Options,
         cut: Callable[[Any], None],
+        admission: Admitting,
     ) -> None:
-        """An application; `cut` drops the connection of the client with the given address."""
+        """An application; `cut` drops the connection of the client with the given address.
+
+        `admission` tells what webhooks have to be asked before a request is handled.
+        """
         self._handler = handler
         self._settings = settings
         self._cut = cut
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Before anything is read that somebody without access has sent.
@@ -53,6 +66,8 @@ class App:
             failure = problems.injected(
                 fault.status, fault.reason, fault.message, fault.retry_after
             )
+        if failure is None:
+            request, failure = await self._admitted(request, target)
         answer = self._answer(request, target, failure)
         if fault.drop == "after":
             await self._drop(scope, receive)
@@ -68,6 +83,21 @@ class App:
             return self._handler.resolve(request), None
         except problems.ApiError as error:
             return None, error
+
+    async def _admitted(
+        self, request: routing.Request, target: routing.Target | None
+    ) -> tuple[routing.Request, problems.ApiError | None]:
+        """The request as webhooks have it, or what one of them has against it.
+
+        They are asked in a thread: this loop has to answer what they ask meanwhile.
+        """
+        admission = self._admission(request, target)
+        if admission is None:
+            return request, None
+        try:
+            return await asyncio.to_thread(admission.ask), None
+        except problems.ApiError as error:
+            return request, error
 
     def _answer(
         self,
