@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import copy
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from dra_driver.adapters.kube import kube
 Json = dict[str, Any]
 
 NAMESPACE = "default"
+DRIVER = "gpu.nvidia.com"
 PATH = "/convert?timeout=10s"
 
 
@@ -36,12 +36,11 @@ def share(memory: object = "8000", cores: object = "30", **fields: Any) -> Json:
 
 def review(body: object, **changes: Any) -> Json:
     """The review of the creation of a pod, or what `changes` make of it."""
-    named = body.get("metadata", {}).get("name", "") if isinstance(body, dict) else ""
     asked = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "name": named,
+        "name": "p",
         "namespace": NAMESPACE,
         "operation": "CREATE",
         "userInfo": {"username": "someone"},
@@ -67,7 +66,7 @@ def patch_of(response: Json) -> list[Json]:
 
 def patched(body: Json, patch: list[Json]) -> Json:
     """The object as an API server has it after the patch: RFC 6902, with its refusals."""
-    document = copy.deepcopy(body)
+    document = json.loads(json.dumps(body))
     for step in patch:
         *way, last = [_key(token) for token in step["path"].removeprefix("/").split("/")]
         place: Any = document
@@ -115,6 +114,33 @@ def converting_webhook(cluster: Any, directory: Any, **changes: Any) -> Iterator
             yield client
     finally:
         scene.webhook.stop()
+
+
+def publish(cluster: Any, *sizes: int, shared: str = "memory") -> None:
+    """Have one card of each size (GiB) published, each on a node of its own."""
+    for size in sizes:
+        node = f"node-{size}-{shared or 'whole'}"
+        memory = {"memory": {"value": f"{size}Gi"}}
+        more: Json = (
+            {"shares": {"value": "4"}} if shared == "count" else {"cores": {"value": "100"}}
+        )
+        device = {
+            "name": "gpu-0",
+            "attributes": {"type": {"string": "gpu"}, "productName": {"string": f"Card {size}"}},
+            "capacity": memory | (more if shared else {}),
+        } | ({"allowMultipleAllocations": True} if shared else {})
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [device]}
+        body = {"metadata": {"name": node}, "spec": spec}
+        cluster.client.create(kube.SLICES, body)
+
+
+def calls(cluster: Any, resource: str, verb: str) -> int:
+    """How often the webhook has asked for this."""
+    return sum(
+        (call.resource, call.verb) == (resource, verb) and call.user_agent.endswith("webhook")
+        for call in cluster.faults.calls
+    )
 
 
 def templates(cluster: Any, namespace: str = NAMESPACE) -> dict[str, Json]:

@@ -1,9 +1,16 @@
 """The part of the chart that has pods converted: off, and with no right, unless it is wanted."""
 
+import contextlib
+import datetime as dt
+
+import api_cluster
 import chart
 import pytest
 import rbac_rules
 
+from dra_driver import telemetry
+from dra_driver.adapters.kube import kube
+from dra_driver.apps.controller import unused
 from dra_driver.apps.webhook import webhook
 from dra_driver.settings import controller as controller_settings
 from dra_driver.settings import webhook as webhook_settings
@@ -140,3 +147,38 @@ def test_roles_that_others_make_are_left_to_them():
     kinds = {body["kind"] for body in parts("webhook", ON | {"rbac": {"create": False}})}
     assert "MutatingWebhookConfiguration" in kinds
     assert kinds.isdisjoint({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
+
+
+def test_what_the_controller_asks_for_is_allowed_and_nothing_else_is():
+    """Of templates; the rest is in `test_rbac_parts`."""
+    cluster = api_cluster.Cluster()
+    with contextlib.closing(cluster):
+        _use_up(cluster)
+        granted = rbac_rules.granted(parts("controller", ON))
+        calls = [each for each in cluster.faults.calls if each.user_agent == "controller"]
+    assert rbac_rules.refused(granted, calls) == []
+    needed = {each for each in granted if each.resource == "resourceclaimtemplates"}
+    assert rbac_rules.unused(needed, calls) == set()
+
+
+def _use_up(cluster):
+    """A template is marked, then removed."""
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
+    metadata = {"name": "one", "labels": {"dra-driver.dev/converted": "webhook"}}
+    spec = {"spec": {"devices": {"requests": requests}}}
+    cluster.client.create(kube.TEMPLATES, {"metadata": metadata, "spec": spec}, "default")
+    config = chart.deployed_settings(
+        "controller", controller_settings.Controller, ON, environment=POD
+    )
+    client = kube.Client(kubeconfig=cluster.kubeconfig, user_agent="controller")
+    days = iter(range(1, 9))
+    cleaner = unused.Cleaner(
+        config,
+        client,
+        telemetry.ControllerMetrics("gpu.nvidia.com"),
+        lambda: dt.datetime(2026, 1, next(days), tzinfo=dt.UTC),
+    )
+    for _ in range(2):
+        cleaner.forget()
+        cleaner.clean(0.0, lambda: True)
+    assert cluster.client.list(kube.TEMPLATES, "default")[0] == []
