@@ -24,6 +24,10 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_NAME = 253
 _LONGEST_CAUSE = 1024
 _LONGEST_WARNING = 512
+_MOST_CONTAINERS = 512
+"""Containers of a pod: who sends reviews chooses how much there is to do."""
+_MOST_TEMPLATES = 32
+"""Different asks of a pod: each is a template that has to be made while its review waits."""
 _MOST_ASKED = 2048
 """Bytes of the annotation: those of a pod have 256 KiB together."""
 _PROBE = fleet.of(
@@ -106,7 +110,7 @@ def read(review: object) -> Asked:
 
 def wants_fleet(asked: Asked, policy: conversion.Policy) -> bool:
     """Whether the pod is to be converted if the cards of the cluster allow it."""
-    if asked.pod is None:
+    if asked.pod is None or _is_large(asked.pod):
         return False
     probed = dataclasses.replace(policy, fleet=_PROBE)
     return converting.convert(asked.pod, probed).is_converted
@@ -119,17 +123,32 @@ def decide(asked: Asked, policy: conversion.Policy, *, no_fleet: str = "") -> De
     """
     if asked.pod is None:
         return Decision(asked)
+    if _is_large(asked.pod):
+        rule = f"at most {_MOST_CONTAINERS} containers of a pod are looked at: make several pods"
+        return _too_many(asked, "more than that", rule)
     made = converting.convert(asked.pod, policy)
-    decision = Decision(asked)
     if no_fleet and _depends_on_cards(asked.pod, made, policy):
-        return decision.failed(f"the sizes of the cluster's GPUs are not known: {no_fleet}")
+        reason = f"the sizes of the cluster's GPUs are not known: {no_fleet}"
+        return Decision(asked, failure=reason)
+    return _of(asked, asked.pod, made)
+
+
+def _of(asked: Asked, pod: Json, made: conversion.Conversion) -> Decision:
     if made.problems:
-        return decision.refused(*made.problems)
+        return Decision(asked, problems=made.problems)
     warnings = tuple(f"{line.where}: {line.asked}: {line.becomes}" for line in made.warnings)
     if not made.is_converted:
         return Decision(asked, warnings=warnings)
-    patch = json_patches.difference(asked.pod, _told(made))
+    if (count := len(made.templates)) > _MOST_TEMPLATES:
+        rule = f"at most {_MOST_TEMPLATES} different asks of a pod are converted: make several pods"
+        return _too_many(asked, str(count), rule)
+    patch = json_patches.difference(pod, _told(made))
     return Decision(asked, tuple(patch), made.templates, warnings)
+
+
+def _too_many(asked: Asked, count: str, rule: str) -> Decision:
+    problem = conversion.Problem("pod", "spec.containers", count, rule)
+    return Decision(asked, problems=(problem,))
 
 
 def answer(decision: Decision) -> Json:
@@ -188,6 +207,12 @@ def _few_warnings(warnings: Sequence[str]) -> list[str]:
     told = [texts.told(text, _LONGEST_WARNING) for text in warnings[: texts.MOST_PROBLEMS]]
     left = len(warnings) - len(told)
     return [*told, *([f"{left} more warnings are left out"] if left else [])]
+
+
+def _is_large(pod: Json) -> bool:
+    spec = admitted.record(pod.get("spec"))
+    lists = (spec.get(name) for name in ("initContainers", "containers", "ephemeralContainers"))
+    return sum(len(each) for each in lists if isinstance(each, list)) > _MOST_CONTAINERS
 
 
 def _depends_on_cards(pod: Json, without: conversion.Conversion, policy: conversion.Policy) -> bool:

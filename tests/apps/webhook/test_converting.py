@@ -352,10 +352,44 @@ def test_what_is_nested_deeply_gets_an_answer(shared, field):
         assert answer.status in (200, 400)
 
 
-def test_a_pod_of_very_many_containers_gets_an_answer(shared):
+def with_containers(count, **limits):
+    """A pod of so many containers that ask alike, but for what is given by their number."""
     body = pod_reviews.share()
     [container] = body["spec"]["containers"]
-    body["spec"]["containers"] = [container | {"name": f"c{number}"} for number in range(2000)]
+    body["spec"]["containers"] = [
+        container
+        | {"name": f"c{number}"}
+        | {
+            "resources": {
+                "limits": container["resources"]["limits"]
+                | {f"nvidia.com/{name}": str(value(number)) for name, value in limits.items()}
+            }
+        }
+        for number in range(count)
+    ]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (with_containers(513), "at most 512 containers of a pod are looked at"),
+        (with_containers(8000), "at most 512 containers of a pod are looked at"),
+        (
+            with_containers(33, gpumem=lambda number: 1000 + number),
+            "pod: spec.containers: 33: at most 32 different asks of a pod are converted",
+        ),
+    ],
+    ids=["513", "8000", "33 asks"],
+)
+def test_more_than_can_be_done_while_a_review_waits_is_refused(shared, body, reason):
+    status = refused(shared, body)
+    assert status["code"] == 422
+    assert reason in status["message"]
+
+
+def test_a_pod_of_as_many_containers_as_are_looked_at_is_converted(shared):
+    body = with_containers(512, gpumem=lambda number: 1000 + number % 32)
     response = shared.convert(pod_reviews.review(body))
     assert response["allowed"]
     assert len(json.dumps(pod_reviews.patch_of(response))) < 1_000_000
