@@ -259,6 +259,9 @@ def test_only_the_controller_that_leads_touches_them(own_cluster, controllers):
     leader._candidate.release()
     other.round()
     assert found(own_cluster) == {"converted-1": mark}
+    # Who leads again looks at once.
+    leader.round()
+    assert leader._cleaner._looked is None
 
 
 def test_without_conversions_templates_are_not_looked_at(own_cluster, controllers):

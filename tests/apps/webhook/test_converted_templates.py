@@ -153,6 +153,25 @@ def test_what_the_controller_removes_under_the_webhook_s_hands_is_made_anew(
     assert marks.unused_since(after) is None
 
 
+def test_one_of_somebody_else_that_came_under_the_name_meanwhile_is_left_alone(own_cluster, client):
+    ask(client)
+    mark(own_cluster)
+    replaced = []
+
+    def first(call):
+        if (call.resource, call.verb) == ("resourceclaimtemplates", "patch") and not replaced:
+            resource = "resourceclaimtemplates.resource.k8s.io"
+            old = own_cluster._api.store.remove(resource, (call.namespace, call.name))
+            theirs = old["metadata"] | {"uid": "theirs", "labels": {}}
+            replaced.append(own_cluster._api.store.put(resource, old | {"metadata": theirs}))
+
+    with own_cluster.faults.where(first):
+        response = ask(client)
+    assert not response["allowed"]
+    assert "delete it, or give it another name" in response["status"]["message"]
+    assert marks.unused_since(only(own_cluster)) == OLD
+
+
 def test_one_that_is_being_deleted_is_not_given_to_a_pod(own_cluster, client):
     ask(client)
     body = only(own_cluster)
