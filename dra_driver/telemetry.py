@@ -267,10 +267,7 @@ class WebhookMetrics(_Exposed):
     """The webhook's metrics."""
 
     def __init__(self, driver_name: str, *, converts: bool = False) -> None:
-        """Series that can be known beforehand exist from the start, at zero.
-
-        Those of pods are there if it `converts` them.
-        """
+        """Series that can be known beforehand exist from the start; of pods if it `converts`."""
         super().__init__(driver=driver_name)
         self._driver = driver_name
         self._reviews = prometheus_client.Counter(
@@ -356,9 +353,23 @@ class ControllerMetrics(_Exposed):
             ["driver"],
             registry=self.registry,
         )
+        self._parameters = prometheus_client.Gauge(
+            "dra_driver_controller_parameters",
+            "Parameter objects, by whether there is a template of them.",
+            ["driver", "ready"],
+            registry=self.registry,
+        )
+        self._unkept = prometheus_client.Counter(
+            "dra_driver_controller_parameters_errors_total",
+            "Rounds in which templates of parameter objects could not be kept.",
+            ["driver"],
+            registry=self.registry,
+        )
         for kind in ("Pod", "ResourceClaimTemplate", "ResourceSlice"):
             self._removed.labels(driver_name, kind)
         self._failures.labels(driver_name)
+        self._unkept.labels(driver_name)
+        self.parameters(ready=0, others=0)
         self.leads(leads=False)
 
     def removed(self, kind: str) -> None:
@@ -368,6 +379,15 @@ class ControllerMetrics(_Exposed):
     def sweep_failed(self) -> None:
         """A look for leftovers failed."""
         self._failures.labels(self._driver).inc()
+
+    def parameters(self, *, ready: int, others: int) -> None:
+        """How many parameter objects have a template, and how many do not."""
+        self._parameters.labels(self._driver, "true").set(ready)
+        self._parameters.labels(self._driver, "false").set(others)
+
+    def parameters_failed(self) -> None:
+        """Templates could not be kept as they should be."""
+        self._unkept.labels(self._driver).inc()
 
     def stale_claims(self, count: int) -> None:
         """How many claims have devices of nodes that are gone."""

@@ -55,6 +55,19 @@ class Controller(base.Settings):
         86400.0,
         description="Seconds that such a template has to be unused until it is removed.",
     )
+    parameters: bool = Field(
+        default=True,
+        description="Keep a ResourceClaimTemplate beside each object of "
+        "gpu.resource.nvidia.com/v1alpha1, where these kinds are installed.",
+    )
+    parameters_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        5.0, description="Seconds between two looks for parameter objects that changed."
+    )
+    matching_seconds: Annotated[float, Field(gt=0, le=86400)] = Field(
+        60.0,
+        description="Seconds between two counts of the devices that match them; six times as often "
+        "where new ones are to be counted. Each reads all ResourceSlices of the driver.",
+    )
 
     @pydantic.field_validator("retry_seconds")
     @classmethod

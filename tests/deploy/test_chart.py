@@ -135,7 +135,8 @@ def test_what_a_kind_of_others_does_not_know_or_needs_is_noticed(kind):
 
 def test_every_kind_of_the_chart_is_in_some_case():
     """So that none is rendered in no case and looked at in none."""
-    text = "".join(path.read_text("utf-8") for path in (chart.PATH / "templates").iterdir())
+    sources = [*(chart.PATH / "templates").iterdir(), *(chart.PATH / "files").iterdir()]
+    text = "".join(path.read_text("utf-8") for path in sources)
     rendered = {body["kind"] for values in CASES.values() for body in chart.objects(values)}
     assert rendered == set(re.findall(r"^kind: (\w+)$", text, re.MULTILINE))
 

@@ -5,9 +5,11 @@ import re
 
 import api_cluster
 import chart
+import parameter_scene
 import pytest
 
 from dra_driver.adapters.kube import kube
+from dra_driver.logic.parameters import definitions
 
 DAEMON_SETS = kube.Resource("apps", "v1", "daemonsets")
 PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
@@ -316,3 +318,29 @@ def test_kubernetes_that_is_too_old_is_refused(new_cluster):
     assert "incompatible with Kubernetes v1.31.0" in install(
         new_cluster(kubernetes_version="v1.31.0")
     )
+
+
+# The parameter kinds
+
+
+def definition(cluster, release):
+    body = definitions.all_kinds()[0]
+    told = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": chart.NAMESPACE}
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    metadata = {**body["metadata"], "annotations": told, "labels": labels}
+    cluster.client.create(parameter_scene.DEFINITIONS, {**body, "metadata": metadata})
+
+
+@pytest.mark.parametrize("release", ["dra-driver", "second"])
+def test_those_that_another_release_has_installed_are_left_to_it(cluster, release):
+    definition(cluster, release)
+    assert install(cluster) == RENDERED
+
+
+def test_those_of_nobody_are_not_taken_over(cluster):
+    """As those of NVIDIA's first driver, which its uninstall leaves."""
+    cluster.client.create(parameter_scene.DEFINITIONS, definitions.all_kinds()[0])
+    told = install(cluster)
+    assert "gpuclaimparameters.gpu.resource.nvidia.com" in told
+    values = {"crds": {"install": False}}
+    assert install(cluster, values) == RENDERED

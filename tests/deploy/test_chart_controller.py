@@ -47,6 +47,9 @@ def test_each_setting_is_a_value_or_follows_from_the_pod():
     assert values == {
         "grace_seconds",
         "lease_seconds",
+        "matching_seconds",
+        "parameters",
+        "parameters_seconds",
         "retry_seconds",
         "sweep_seconds",
         "unused_seconds",
@@ -60,6 +63,9 @@ def test_the_flags_are_what_the_values_say():
         "controller": {
             "graceSeconds": 86400,
             "leaseSeconds": 60,
+            "matchingSeconds": 90,
+            "parameters": False,
+            "parametersSeconds": 1.5,
             "retrySeconds": 0.5,
             "sweepSeconds": 10,
             "unusedSeconds": 3600,
@@ -70,6 +76,8 @@ def test_the_flags_are_what_the_values_say():
     assert (config.grace_seconds, config.lease_seconds) == (86400, 60)
     assert (config.retry_seconds, config.sweep_seconds) == (0.5, 10)
     assert config.unused_seconds == 3600
+    assert (config.parameters, config.parameters_seconds) == (False, 1.5)
+    assert config.matching_seconds == 90
     assert (config.driver_name, config.log_level) == ("gpu.example.com", "debug")
     assert config.log_format == "console"
 

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.sampled(7)
 
 ON = {"webhook": {"convert": {"enabled": True}}}
 WITH_CERT_MANAGER = {"webhook": {"convert": {"enabled": True}, "certManager": {"enabled": True}}}
+ALONE = {"controller": {"parameters": False}}
+"""Without parameter objects, for which there are templates as well."""
 POD = {"DRA_DRIVER_IDENTITY": "controller-1"}
 BOTH = pytest.mark.parametrize("values", [ON, WITH_CERT_MANAGER], ids=["own", "cert-manager"])
 
@@ -68,12 +70,12 @@ def test_the_flags_are_what_the_values_say():
     ids=["on", "off", "no webhook"],
 )
 def test_the_controller_removes_templates_where_the_webhook_makes_some(webhook_values, removes):
-    values = {"webhook": webhook_values}
+    values = {"webhook": webhook_values} | ALONE
     config = chart.deployed_settings(
         "controller", controller_settings.Controller, values, environment=POD
     )
     assert config.converted_templates is removes
-    more = rights("controller", values) - rights("controller")
+    more = rights("controller", values) - rights("controller", ALONE)
     assert more == (
         {
             ("resourceclaimtemplates", "list", ""),
@@ -154,7 +156,7 @@ def test_what_the_controller_asks_for_is_allowed_and_nothing_else_is():
     cluster = api_cluster.Cluster()
     with contextlib.closing(cluster):
         _use_up(cluster)
-        granted = rbac_rules.granted(parts("controller", ON))
+        granted = rbac_rules.granted(parts("controller", ON | ALONE))
         calls = [each for each in cluster.faults.calls if each.user_agent == "controller"]
     assert rbac_rules.refused(granted, calls) == []
     needed = {each for each in granted if each.resource == "resourceclaimtemplates"}

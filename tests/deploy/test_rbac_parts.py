@@ -6,6 +6,7 @@ import pathlib
 import api_cluster
 import chart
 import gpu_slices
+import parameter_scene
 import pytest
 import rbac_rules
 import served_api
@@ -16,6 +17,7 @@ from dra_driver.apps.controller import controller, leading
 from dra_driver.apps.doctor import doctor_cluster
 from dra_driver.apps.webhook import webhook_certificates
 from dra_driver.logic.preparing import mps_pod
+from dra_driver.model import parameters
 from dra_driver.settings import controller as controller_settings
 from dra_driver.settings import webhook as webhook_settings
 
@@ -77,11 +79,16 @@ def of_the_controller():
         cluster.client.create(leading.LEASES, lease, chart.NAMESPACE)
         _leave(cluster)
         cluster.claim({"device": "gpu-0", "pool": GONE})
+        scene = parameter_scene.Scene(cluster).install()
+        for kind in parameters.Kind:
+            name = str(kind.device_type) if kind is not parameters.Kind.MIG else "old"
+            scene.put(kind, {"profile": "1g.5gb"} if "mig" in kind.lower() else {}, name)
         for identity in ("first", "second"):
             with contextlib.closing(_controller(cluster, identity)) as running:
                 api_cluster.wait_for(
                     lambda running=running: running.round() or _is_clean(cluster), "all is settled"
                 )
+                scene.change(parameter_scene.GPU, {"count": 2}, "gpu")
                 running.round()
         yield [call for call in cluster.faults.calls if call.user_agent == "dra-driver/controller"]
 
@@ -104,7 +111,7 @@ def _controller(cluster, identity):
     config = chart.deployed_settings(
         "controller",
         controller_settings.Controller,
-        {"controller": {"graceSeconds": 0, "sweepSeconds": 0.001}},
+        {"controller": {"graceSeconds": 0, "sweepSeconds": 0.001, "parametersSeconds": 0.001}},
         environment={
             "DRA_DRIVER_IDENTITY": identity,
             "DRA_DRIVER_STATUS_ADDRESS": "127.0.0.1:0",

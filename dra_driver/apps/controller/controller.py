@@ -1,6 +1,7 @@
-"""`dra-driver controller`: removes what nobody needs any more, one controller at a time.
+"""`dra-driver controller`: removes what nobody needs any more, and makes templates of parameter
+objects (`parameters`), one controller at a time.
 
-That is what nodes that are gone have left, and templates of converted pods (`unused`).
+What nobody needs is what nodes that are gone have left, and templates of converted pods (`unused`).
 
 What is removed is named by its UID, and is found twice before: a controller that has lost the lease
 without knowing does no harm. Of what is read only what is needed is kept, page by page: all slices
@@ -19,9 +20,8 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import http_server
 from dra_driver.apps import pages
-from dra_driver.apps.controller import leading, reading, unused
+from dra_driver.apps.controller import leading, parameters, reading, unused
 from dra_driver.logic.controller import leftovers
-from dra_driver.logic.offering import publishing
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import backoff, claims
 from dra_driver.settings import controller as controller_settings
@@ -54,7 +54,7 @@ class Sweeper:
             errors.DriverError: the API server does not answer, or refuses; one refused change does
                 not keep the others from being made.
         """
-        version = self._version()
+        version = reading.served_version(self._client)
         read = reading.Reader(self._client, may_go_on)
         owned = [*self._pods(read), *self._slices(read, version), *self._held(read, version)]
         # Last: an object of a node that is made meanwhile must not look like a leftover.
@@ -117,13 +117,6 @@ class Sweeper:
             self._log.debug("event is there", claim=str(claim))
         self._reported.add(claim)
 
-    def _version(self) -> str:
-        served = kube.served_versions(self._client, kube.RESOURCE_GROUP)
-        version = next((v for v in publishing.API_VERSIONS if v in served), None)
-        if version is None:
-            raise errors.Retryable(f"the API server does not offer {kube.RESOURCE_GROUP}")
-        return version
-
     def _slices(self, read: reading.Reader, version: str) -> list[leftovers.Owned]:
         slices = functools.partial(
             read,
@@ -185,6 +178,7 @@ class Controller:
         self._sweeper = Sweeper(config, client, self._metrics)
         self._cleaner = unused.Cleaner(config, client, self._metrics)
         self._swept: float | None = None
+        self._keeper = parameters.Keeper(config, client, self._metrics)
         self._round = time.monotonic()
         self._log = telemetry.logger("controller")
         self._server = pages.server(
@@ -239,8 +233,12 @@ class Controller:
             # What happens to nodes from now on is not seen.
             self._sweeper.forget()
             self._cleaner.forget()
+            self._keeper.forget()
             self._swept = None
-        if not (leads and due):
+        if not leads:
+            return
+        self._keep(now)
+        if not due:
             return
         self._swept = now
         self._look(self._sweeper.sweep, now)
@@ -253,6 +251,13 @@ class Controller:
         except errors.DriverError as error:
             self._metrics.sweep_failed()
             self._log.warning("sweep failed; it is tried again", reason=str(error))
+
+    def _keep(self, now: float) -> None:
+        try:
+            self._keeper.keep(now, self._still_leads)
+        except errors.DriverError as error:
+            self._metrics.parameters_failed()
+            self._log.warning("parameters are not kept; it is tried again", reason=str(error))
 
     def _still_leads(self) -> bool:
         """Whether it leads; the lease is renewed when that is due, as a sweep may outlast it."""

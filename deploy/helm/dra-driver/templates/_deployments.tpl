@@ -61,7 +61,10 @@ a Secret cannot change. */}}
   "leaseSeconds" .Values.controller.leaseSeconds
   "logFormat" .Values.settings.logFormat
   "logLevel" .Values.settings.logLevel
+  "matchingSeconds" .Values.controller.matchingSeconds
   "namespace" .Release.Namespace
+  "parameters" .Values.controller.parameters
+  "parametersSeconds" .Values.controller.parametersSeconds
   "retrySeconds" .Values.controller.retrySeconds
   "sweepSeconds" .Values.controller.sweepSeconds
   "unusedSeconds" .Values.controller.unusedSeconds) }}
