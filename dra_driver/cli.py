@@ -226,13 +226,16 @@ def _webhook(options: argparse.Namespace) -> int:
     stop = _stop_on_signals()
     config = _settings(webhook_settings.Webhook, options)
     _begin(config)
-    from dra_driver.apps.webhook import webhook  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps.webhook import (  # noqa: PLC0415 - only what a command needs
+        converting,
+        webhook,
+    )
 
+    agent = f"dra-driver/{VERSION} webhook"
     webhook.Webhook(
         config,
-        lambda config: webhook.certificate_source(
-            config, user_agent=f"dra-driver/{VERSION} webhook"
-        ),
+        lambda config: webhook.certificate_source(config, user_agent=agent),
+        lambda config: converting.converter(config, user_agent=agent),
     ).run(stop)
     return 0
 

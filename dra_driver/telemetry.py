@@ -266,8 +266,8 @@ class Review:
 class WebhookMetrics(_Exposed):
     """The webhook's metrics."""
 
-    def __init__(self, driver_name: str) -> None:
-        """Series that can be known beforehand exist from the start, at zero."""
+    def __init__(self, driver_name: str, *, converts: bool = False) -> None:
+        """Series that can be known beforehand exist from the start; of pods if it `converts`."""
         super().__init__(driver=driver_name)
         self._driver = driver_name
         self._reviews = prometheus_client.Counter(
@@ -296,7 +296,8 @@ class WebhookMetrics(_Exposed):
             registry=self.registry,
         )
         self.certificate_until(0)
-        for resource in ("resourceclaims", "resourceclaimtemplates", "deviceclasses"):
+        pods = ("pods",) if converts else ()
+        for resource in ("resourceclaims", "resourceclaimtemplates", "deviceclasses", *pods):
             self._warnings.labels(driver_name, resource)
             self._seconds.labels(driver_name, resource)
             for outcome in ("allowed", "refused"):
@@ -330,7 +331,7 @@ class ControllerMetrics(_Exposed):
         self._driver = driver_name
         self._removed = prometheus_client.Counter(
             "dra_driver_controller_removed_total",
-            "Objects of nodes that are gone, removed, by kind.",
+            "Objects removed, by kind: of nodes that are gone; templates that are not used.",
             ["driver", "kind"],
             registry=self.registry,
         )
@@ -364,7 +365,7 @@ class ControllerMetrics(_Exposed):
             ["driver"],
             registry=self.registry,
         )
-        for kind in ("Pod", "ResourceSlice"):
+        for kind in ("Pod", "ResourceClaimTemplate", "ResourceSlice"):
             self._removed.labels(driver_name, kind)
         self._failures.labels(driver_name)
         self._unkept.labels(driver_name)

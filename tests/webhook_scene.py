@@ -7,7 +7,7 @@ from typing import Any
 import trustme
 import webhook_reviews
 
-from dra_driver.apps.webhook import webhook
+from dra_driver.apps.webhook import converting, webhook
 from dra_driver.settings import webhook as webhook_settings
 
 SERVICE = "dra-driver-webhook.dra-driver.svc"
@@ -40,7 +40,9 @@ class Scene:
             issue(self.authority, directory)
         config = settings(certificate_dir=directory, **changes)
         self.webhook = webhook.Webhook(
-            config, lambda config: webhook.certificate_source(config, user_agent="test")
+            config,
+            lambda config: webhook.certificate_source(config, user_agent="test"),
+            lambda config: converting.converter(config, user_agent="dra-driver/test webhook"),
         )
         self.webhook.start()
 

@@ -46,6 +46,15 @@ class Controller(base.Settings):
         "the garbage collector, and for a node that comes back.",
     )
 
+    converted_templates: bool = Field(
+        default=False,
+        description="Remove ResourceClaimTemplates that the webhook has made for converted pods "
+        "and that no pod names any more.",
+    )
+    unused_seconds: Annotated[float, Field(ge=60, le=31536000)] = Field(
+        86400.0,
+        description="Seconds that such a template has to be unused until it is removed.",
+    )
     parameters: bool = Field(
         default=True,
         description="Keep a ResourceClaimTemplate beside each object of "

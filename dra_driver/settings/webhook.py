@@ -52,3 +52,32 @@ class Webhook(base.Settings):
         description="Seconds to go on answering after SIGTERM, until API servers send nothing any "
         "more.",
     )
+    convert: bool = Field(
+        default=False,
+        description="Answer at /convert too: pods that ask as older systems had it get claims "
+        "instead, in the namespaces that the MutatingWebhookConfiguration selects.",
+    )
+    mutating_configuration: _Name = Field(
+        "dra-driver-webhook",
+        description="MutatingWebhookConfiguration that is told the own certificate's authority, "
+        "with --convert.",
+    )
+    share_class: _Name | None = Field(
+        None,
+        description="DeviceClass that shares of GPUs are asked of. Default: shared-mps.DRIVER.",
+    )
+    convert_whole_gpus: bool = Field(
+        default=False,
+        description="Convert pods that ask for nothing but nvidia.com/gpu too: where no extended "
+        "resource of a DeviceClass serves them.",
+    )
+    convert_replicas: Annotated[int, Field(ge=1, le=100)] = Field(
+        10,
+        description="Pods that share a GPU where they ask for nvidia.com/gpu.shared, on GPUs that "
+        "are shared by memory.",
+    )
+    fleet_seconds: Annotated[float, Field(gt=0, le=86400)] = Field(
+        300.0,
+        description="Seconds that the sizes of the cluster's GPUs, as read from ResourceSlices, "
+        "are good for.",
+    )

@@ -40,7 +40,7 @@ ALL = {
     "priorityClass": {"create": True, "name": "gpu-node"},
     "serviceAccount": {"annotations": {"e": "f"}},
     "settings": {"rebootCondition": "GPUNeedsReboot"},
-    "webhook": PLACED,
+    "webhook": PLACED | {"convert": {"enabled": True}},
 }
 """Everything that can be switched on."""
 SMALLEST = {
@@ -64,7 +64,8 @@ CASES = {
     "all": ALL,
     "smallest": SMALLEST,
     "cert-manager": {"webhook": {"certManager": {"enabled": True}}},
-    "all with cert-manager": ALL | {"webhook": PLACED | {"certManager": {"enabled": True}}},
+    "all with cert-manager": ALL
+    | {"webhook": PLACED | {"certManager": {"enabled": True}, "convert": {"enabled": True}}},
     "without resources": {"controller": {"resources": None}, "webhook": {"resources": None}},
     "roles of others": {"rbac": {"create": False}},
     "no role for people": {"rbac": {"viewer": False}, "networkPolicy": {"enabled": True}},
@@ -345,7 +346,7 @@ def test_each_value_has_a_comment():
     values = yaml.safe_load("\n".join(lines))
     # What is below these is Kubernetes' own.
     parts = (values["kubeletPlugin"], values["webhook"], values["controller"])
-    whole = set().union(*parts) - {"certManager"}
+    whole = set().union(*parts) - {"certManager", "convert"}
     above, bare = "", []
     for before, line in zip(["", *lines], lines, strict=False):
         if found := re.match("( *)([a-zA-Z]+):", line):

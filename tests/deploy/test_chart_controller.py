@@ -11,6 +11,7 @@ pytestmark = pytest.mark.sampled(7)
 
 VALUES = yaml.safe_load((chart.PATH / "values.yaml").read_text("utf-8"))
 BY_THE_CHART = {
+    "converted_templates": "whether the webhook converts pods",
     "identity": "of the pod: DRA_DRIVER_IDENTITY",
     "kubeconfig": "the pod's service account is used",
     "lease": "of the release",
@@ -51,6 +52,7 @@ def test_each_setting_is_a_value_or_follows_from_the_pod():
         "parameters_seconds",
         "retry_seconds",
         "sweep_seconds",
+        "unused_seconds",
     }
     assert values | set(BY_THE_CHART) | AS_THE_PLUGIN == set(fields)
     assert {fields[name].alias or name for name in AS_THE_PLUGIN} <= set(VALUES["settings"])
@@ -66,12 +68,14 @@ def test_the_flags_are_what_the_values_say():
             "parametersSeconds": 1.5,
             "retrySeconds": 0.5,
             "sweepSeconds": 10,
+            "unusedSeconds": 3600,
         },
         "settings": {"driverName": "gpu.example.com", "logLevel": "debug", "logFormat": "console"},
     }
     config = flags(values)
     assert (config.grace_seconds, config.lease_seconds) == (86400, 60)
     assert (config.retry_seconds, config.sweep_seconds) == (0.5, 10)
+    assert config.unused_seconds == 3600
     assert (config.parameters, config.parameters_seconds) == (False, 1.5)
     assert config.matching_seconds == 90
     assert (config.driver_name, config.log_level) == ("gpu.example.com", "debug")

@@ -20,6 +20,7 @@ BY_THE_CHART = {
     "certificate_dir": "where the chart mounts cert-manager's Secret",
     "configuration": "of the release",
     "kubeconfig": "the pod's service account is used",
+    "mutating_configuration": "of the release",
     "namespace": "of the release",
     "secret": "of the release",
     "service": "of the release",
@@ -28,6 +29,14 @@ BY_THE_CHART = {
 """Settings that are no values, since they follow from how the pod is made."""
 AS_THE_PLUGIN = {"driver_name", "log_format", "log_level"}
 """Settings that are those of the kubelet plugin, below `settings`."""
+OF_CONVERSIONS = {
+    "convert": "enabled",
+    "convert_replicas": "replicas",
+    "convert_whole_gpus": "wholeGpus",
+    "fleet_seconds": "fleetSeconds",
+    "share_class": "shareClass",
+}
+"""Settings that are values of `webhook.convert`, by their names there."""
 
 
 def parts(values=None, **options):
@@ -56,8 +65,9 @@ def test_it_is_there_unless_it_is_switched_off():
 def test_each_setting_is_a_value_or_follows_from_the_pod():
     fields = webhook_settings.Webhook.model_fields
     values = {name for name, field in fields.items() if (field.alias or name) in VALUES["webhook"]}
-    assert values == {"check_seconds", "drain_seconds"}
-    assert values | set(BY_THE_CHART) | AS_THE_PLUGIN == set(fields)
+    assert values == {"check_seconds", "convert", "drain_seconds"}
+    assert values | set(BY_THE_CHART) | AS_THE_PLUGIN | set(OF_CONVERSIONS) == set(fields)
+    assert set(OF_CONVERSIONS.values()) == set(VALUES["webhook"]["convert"])
     assert {fields[name].alias or name for name in AS_THE_PLUGIN} <= set(VALUES["settings"])
 
 
@@ -81,7 +91,15 @@ def test_the_default_values_are_the_defaults_of_the_command_but_for_the_log():
 
 @pytest.mark.parametrize(
     "values",
-    [{"checkSeconds": 0}, {"drainSeconds": 61}, {"replicas": 0}, {"checkseconds": 1}],
+    [
+        {"checkSeconds": 0},
+        {"drainSeconds": 61},
+        {"replicas": 0},
+        {"checkseconds": 1},
+        {"convert": {"replicas": 0}},
+        {"convert": {"shareClass": "Shared"}},
+        {"convert": {"enable": True}},
+    ],
     ids=str,
 )
 def test_a_value_that_cannot_work_is_refused(values):

@@ -27,7 +27,7 @@ def kubelet_plugin():
 
 
 def webhook():
-    metrics = telemetry.WebhookMetrics(DRIVER)
+    metrics = telemetry.WebhookMetrics(DRIVER, converts=True)
     with metrics.review():
         pass  # What is malformed has no series before it happens.
     return metrics.text()[0].decode()

@@ -41,7 +41,7 @@ PAGE = 500
 WATCH_TIMEOUT = 300
 """Seconds after which the server ends a watch: one that hangs is noticed by then."""
 
-
+selectors = kube_resources.selectors
 Resource = kube_resources.Resource
 NODES = Resource("", "v1", "nodes", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
@@ -53,7 +53,6 @@ CLAIMS = Resource(RESOURCE_GROUP, "v1", "resourceclaims")
 TEMPLATES = Resource(RESOURCE_GROUP, "v1", "resourceclaimtemplates")
 CLASSES = Resource(RESOURCE_GROUP, "v1", "deviceclasses", namespaced=False)
 TAINT_RULES = Resource(RESOURCE_GROUP, "v1", "devicetaintrules", namespaced=False)
-
 
 ApiError = kube_errors.ApiError
 NotFound = kube_errors.NotFound
@@ -112,8 +111,16 @@ class Watch:
 class Client:
     """A connection to one API server. Threads may share it."""
 
-    def __init__(self, *, kubeconfig: pathlib.Path | None = None, user_agent: str) -> None:
+    def __init__(
+        self,
+        *,
+        kubeconfig: pathlib.Path | None = None,
+        user_agent: str,
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> None:
         """Connect as `kubeconfig` says, or with the pod's service account where it is None.
+
+        `timeout` are seconds for a request that says nothing else.
 
         Raises:
             errors.Fatal: neither works.
@@ -122,6 +129,7 @@ class Client:
         self._host = self._configuration.host.rstrip("/")
         self._pool = kube_connection.pool(self._configuration)
         self._user_agent = user_agent
+        self._timeout = timeout
 
     def close(self) -> None:
         """Close idle connections."""
@@ -133,7 +141,7 @@ class Client:
         name: str,
         namespace: str | None = None,
         *,
-        timeout: float = REQUEST_TIMEOUT,
+        timeout: float | None = None,
     ) -> Json:
         """One object, within `timeout` seconds."""
         return self._call("GET", resource.path(namespace, name), timeout=timeout)
@@ -144,7 +152,7 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         accept: str = JSON,
-        timeout: float = REQUEST_TIMEOUT,
+        timeout: float | None = None,
     ) -> Json:
         """What a path that is no object answers, for example `/version` or `/apis/GROUP`."""
         return self._call("GET", path, query=query, accept=accept, timeout=timeout)
@@ -200,8 +208,8 @@ class Client:
         dry_run: bool = False,
     ) -> Json:
         """The object as the server made it, or would make it."""
-        query = _DRY_RUN if dry_run else None
-        return self._call("POST", resource.path(namespace), body=body, query=query)
+        path, query = resource.path(namespace), _DRY_RUN if dry_run else None
+        return self._call("POST", path, body=body, query=query)
 
     def replace(
         self,
@@ -245,7 +253,7 @@ class Client:
         *,
         manager: str,
         subresource: str | None = None,
-        timeout: float = REQUEST_TIMEOUT,
+        timeout: float | None = None,
     ) -> Json:
         """Server-side apply: `body` is all that `manager` wants of the object, whoever else does.
 
@@ -303,8 +311,9 @@ class Client:
         body: Body | None = None,
         content_type: str = JSON,
         accept: str = JSON,
-        timeout: float = REQUEST_TIMEOUT,
+        timeout: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
+        timeout = self._timeout if timeout is None else timeout
         headers = {"Accept": accept, "User-Agent": self._user_agent}
         settings: Any = self._configuration.auth_settings()
         headers |= {setting["key"]: setting["value"] for setting in settings.values()}
@@ -352,21 +361,13 @@ class _OnceMore(urllib3.Retry):
         return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
-def served_versions(
-    client: Client, group: str, *, timeout: float = REQUEST_TIMEOUT
-) -> tuple[str, ...]:
+def served_versions(client: Client, group: str, *, timeout: float | None = None) -> tuple[str, ...]:
     """The versions of an API group that the server offers; empty where the group is absent."""
     try:
         body = client.get_path(f"/apis/{group}", timeout=timeout)
     except NotFound:
         return ()
     return tuple(item["version"] for item in body.get("versions") or ())
-
-
-def selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
-    """The part of a list's query that says which objects are meant."""
-    query = {"fieldSelector": field_selector, "labelSelector": label_selector}
-    return {key: value for key, value in query.items() if value}
 
 
 def _sub(path: str, subresource: str | None) -> str:

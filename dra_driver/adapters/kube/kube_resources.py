@@ -23,3 +23,9 @@ class Resource:
         if name is not None:
             parts.append(name)
         return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def selectors(field_selector: str | None, label_selector: str | None) -> dict[str, str]:
+    """The part of a list's query that says which objects are meant."""
+    query = {"fieldSelector": field_selector, "labelSelector": label_selector}
+    return {key: value for key, value in query.items() if value}

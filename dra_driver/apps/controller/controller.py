@@ -1,5 +1,7 @@
-"""`dra-driver controller`: removes what nodes that are gone have left, and makes templates of
-parameter objects (`parameters`), one controller at a time.
+"""`dra-driver controller`: removes what nobody needs any more, and makes templates of parameter
+objects (`parameters`), one controller at a time.
+
+What nobody needs is what nodes that are gone have left, and templates of converted pods (`unused`).
 
 What is removed is named by its UID, and is found twice before: a controller that has lost the lease
 without knowing does no harm. Of what is read only what is needed is kept, page by page: all slices
@@ -18,7 +20,7 @@ from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import http_server
 from dra_driver.apps import pages
-from dra_driver.apps.controller import leading, parameters, reading
+from dra_driver.apps.controller import leading, parameters, reading, unused
 from dra_driver.logic.controller import leftovers
 from dra_driver.logic.preparing import mps_pod
 from dra_driver.model import backoff, claims
@@ -174,6 +176,7 @@ class Controller:
             seconds=config.lease_seconds,
         )
         self._sweeper = Sweeper(config, client, self._metrics)
+        self._cleaner = unused.Cleaner(config, client, self._metrics)
         self._swept: float | None = None
         self._keeper = parameters.Keeper(config, client, self._metrics)
         self._round = time.monotonic()
@@ -229,6 +232,7 @@ class Controller:
         if not leads:
             # What happens to nodes from now on is not seen.
             self._sweeper.forget()
+            self._cleaner.forget()
             self._keeper.forget()
             self._swept = None
         if not leads:
@@ -237,8 +241,13 @@ class Controller:
         if not due:
             return
         self._swept = now
+        self._look(self._sweeper.sweep, now)
+        if self._config.converted_templates and self._candidate.leads:
+            self._look(self._cleaner.clean, now)
+
+    def _look(self, look: Callable[[float, Callable[[], bool]], None], now: float) -> None:
         try:
-            self._sweeper.sweep(now, self._still_leads)
+            look(now, self._still_leads)
         except errors.DriverError as error:
             self._metrics.sweep_failed()
             self._log.warning("sweep failed; it is tried again", reason=str(error))

@@ -1,24 +1,29 @@
-"""The validating admission webhook: HTTPS around `logic.admission`."""
+"""The admission webhook: HTTPS around `logic.admission`; it validates, and converts pods."""
 
 import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import http_server, tls
 from dra_driver.apps import pages
-from dra_driver.apps.webhook import webhook_certificates
-from dra_driver.logic.admission import admission
+from dra_driver.apps.webhook import converting, webhook_certificates
+from dra_driver.logic.admission import admission, converted
 from dra_driver.settings import webhook as webhook_settings
 
 PATH = "/validate"
+CONVERT = "/convert"
 LONG = 3600.0
 """Seconds of one wait for the end, which comes when it comes."""
 _JSON = "application/json"
 
 SourceMaker = Callable[[webhook_settings.Webhook], webhook_certificates.Source]
+ConverterMaker = Callable[[webhook_settings.Webhook], converting.Converter]
+Answer = Callable[[object, telemetry.Review], dict[str, Any]]
+"""What is answered to a decoded review, which is told to the metrics."""
 
 
 class Webhook:
@@ -28,15 +33,25 @@ class Webhook:
     is none yet.
     """
 
-    def __init__(self, config: webhook_settings.Webhook, source: SourceMaker) -> None:
-        """Listens at once, and answers after `start`.
+    def __init__(
+        self,
+        config: webhook_settings.Webhook,
+        source: SourceMaker,
+        converter: ConverterMaker | None = None,
+    ) -> None:
+        """Listens at once, and answers after `start`. A `converter` is made if pods are converted.
 
         Raises:
             errors.Fatal: an address cannot be had, or the source cannot be made.
         """
         self._config = config
         self._log = telemetry.logger("webhook")
-        self._metrics = telemetry.WebhookMetrics(config.driver_name)
+        converts = config.convert and converter is not None
+        self._metrics = telemetry.WebhookMetrics(config.driver_name, converts=converts)
+        self._answers: dict[str, Answer] = {PATH: self._validate}
+        if config.convert and converter is not None:
+            self._converter = converter(config)
+            self._answers[CONVERT] = self._convert
         self._certificate = tls.Certificate()
         self._stopping = False
         self.keeper = webhook_certificates.Keeper(
@@ -109,8 +124,9 @@ class Webhook:
         return pages.text(200, "ok")
 
     def _respond_review(self, request: http_server.Request) -> http_server.Response:
-        if request.path != PATH:
-            return pages.text(404, f"reviews are taken at {PATH}")
+        answer = self._answers.get(request.path)
+        if answer is None:
+            return pages.text(404, f"reviews are taken at {' and '.join(self._answers)}")
         if request.method != "POST":
             return pages.not_allowed("POST")
         with self._metrics.review() as outcome:
@@ -120,23 +136,48 @@ class Webhook:
                     415, f"Content-Type: {content[:100]!r} is not allowed: send {_JSON}"
                 )
             try:
-                decision = admission.decide(json.loads(request.body), self._config.driver_name)
-            except (ValueError, RecursionError) as error:
-                reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
-                return pages.text(400, f"the body is no JSON: {reason[:200]}")
+                body = json.dumps(answer(_decoded(request.body), outcome)).encode()
             except admission.MalformedReview as error:
                 return pages.text(400, str(error))
-            outcome.decided(
-                decision.resource, allowed=decision.allowed, warnings=len(decision.warnings)
-            )
-            self._tell(decision)
-            body = json.dumps(admission.answer(decision)).encode()
             return http_server.Response(200, body, _JSON)
+
+    def _validate(self, review: object, outcome: telemetry.Review) -> dict[str, Any]:
+        decision = admission.decide(review, self._config.driver_name)
+        outcome.decided(
+            decision.resource, allowed=decision.allowed, warnings=len(decision.warnings)
+        )
+        self._tell(decision)
+        return admission.answer(decision)
+
+    def _convert(self, review: object, outcome: telemetry.Review) -> dict[str, Any]:
+        try:
+            decision = self._converter.decide(review)
+        except RecursionError as error:
+            raise admission.MalformedReview("request.object: nested too deeply") from error
+        asked = decision.asked
+        resource = converted.PODS if asked.pod is not None else "other"
+        outcome.decided(resource, allowed=decision.allowed, warnings=len(decision.warnings))
+        named = {"namespace": asked.namespace, "name": asked.name, "uid": asked.uid}
+        if not decision.allowed:
+            self._log.info("pod refused", **named, reason=converted.message(decision))
+        elif decision.patch:
+            made = [template.name for template in decision.templates]
+            self._log.info("pod converted", **named, dry_run=asked.dry_run, templates=made)
+        return converted.answer(decision)
 
     def _tell(self, decision: admission.Decision) -> None:
         named = {"resource": decision.resource, "name": decision.name, "uid": decision.uid}
         if not decision.allowed:
             self._log.info("refused", **named, reason=admission.message(decision))
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise admission.MalformedReview("the body is no JSON: nested too deeply") from error
+    except ValueError as error:
+        raise admission.MalformedReview(f"the body is no JSON: {str(error)[:200]}") from error
 
 
 def certificate_source(

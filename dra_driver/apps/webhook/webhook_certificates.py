@@ -3,6 +3,7 @@
 import base64
 import binascii
 import contextlib
+import dataclasses
 import datetime as dt
 import pathlib
 import random
@@ -22,8 +23,12 @@ SECRETS = kube.Resource("", "v1", "secrets")
 CONFIGURATIONS = kube.Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
 )
+MUTATING = kube.Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
+)
 FIRST_BACKOFF = 1.0
 """Seconds until the next try after a failure; doubled each time, up to the usual interval."""
+_MUTATING_FLAG = "--mutating-configuration"
 _TRIES = 5
 
 
@@ -63,12 +68,24 @@ class Directory:
             ) from error
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Told:
+    """A configuration that has to know the authority."""
+
+    resource: kube.Resource
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
 class SelfManaged:
     """A certificate of our own in a Secret, which all replicas share.
 
     Who writes the Secret first wins: a write names the version that was read, and one that comes
-    too late reads again. The webhook configuration is read before the Secret and written on the
-    same terms, so nothing older than what it has is ever put into it.
+    too late reads again. The webhook configurations are read before the Secret and written on the
+    same terms, so nothing older than what they have is ever put into them.
     """
 
     def __init__(
@@ -83,6 +100,10 @@ class SelfManaged:
         self._log = telemetry.logger("certificates")
         service = f"{config.service}.{config.namespace}.svc"
         self._names = (service, f"{service}.cluster.local")
+        self._told = [_Told(CONFIGURATIONS, "ValidatingWebhookConfiguration", config.configuration)]
+        if config.convert:
+            name = config.mutating_configuration
+            self._told.append(_Told(MUTATING, "MutatingWebhookConfiguration", name))
 
     def get(self) -> tuple[bytes, bytes]:
         """What the Secret holds, once it is good and the configuration knows its authority."""
@@ -90,38 +111,37 @@ class SelfManaged:
             with contextlib.suppress(kube.Conflict):
                 # Another replica was faster where there is a conflict.
                 return self._agree()
+        told = " or ".join(map(str, self._told))
         raise errors.Retryable(
-            f"certificate: Secret {self._secret_name} or {self._configuration_name} was changed "
-            f"by others {_TRIES} times while it was renewed; it is tried again"
+            f"certificate: Secret {self._secret_name} or {told} was changed by others "
+            f"{_TRIES} times while it was renewed; it is tried again"
         )
 
     @property
     def _secret_name(self) -> str:
         return f"{self._config.namespace}/{self._config.secret}"
 
-    @property
-    def _configuration_name(self) -> str:
-        return f"ValidatingWebhookConfiguration {self._config.configuration}"
-
     def _agree(self) -> tuple[bytes, bytes]:
-        configuration = self._configuration()
+        configurations = [(told, self._configuration(told)) for told in self._told]
         secret = self._secret()
         kept = _decoded(secret or {})
         renewed = certificates.renew(kept, self._names, self._clock())
         if renewed.done:
             self._store(secret, renewed.kept)
             self._log.info("certificate renewed", secret=self._secret_name, done=list(renewed.done))
-        if configuration is not None:
-            self._tell(configuration, renewed.kept[certificates.AUTHORITIES])
+        for told, configuration in configurations:
+            if configuration is not None:
+                self._tell(told, configuration, renewed.kept[certificates.AUTHORITIES])
         return renewed.kept[certificates.CERTIFICATE], renewed.kept[certificates.KEY]
 
-    def _configuration(self) -> Json | None:
+    def _configuration(self, told: _Told) -> Json | None:
         try:
-            return self._client.get(CONFIGURATIONS, self._config.configuration)
+            return self._client.get(told.resource, told.name)
         except kube.NotFound:
+            flag = "--configuration" if told.resource is CONFIGURATIONS else _MUTATING_FLAG
             self._log.warning(
-                "the API server is not told of the webhook: there is no "
-                f"{self._configuration_name}; create it, or name another with --configuration"
+                f"the API server is not told of the webhook: there is no {told}; create it, or "
+                f"name another with {flag}"
             )
             return None
 
@@ -152,7 +172,7 @@ class SelfManaged:
                 "another one with --namespace"
             ) from error
 
-    def _tell(self, configuration: Json, authorities: bytes) -> None:
+    def _tell(self, told: _Told, configuration: Json, authorities: bytes) -> None:
         """Have every webhook of the configuration trust the authorities."""
         bundle = base64.b64encode(authorities).decode()
         webhooks = configuration.get("webhooks") or []
@@ -161,8 +181,8 @@ class SelfManaged:
             for hook in webhooks
         ]
         if wanted != webhooks:
-            self._client.replace(CONFIGURATIONS, configuration | {"webhooks": wanted})
-            self._log.info("authority told to the API server", to=self._configuration_name)
+            self._client.replace(told.resource, configuration | {"webhooks": wanted})
+            self._log.info("authority told to the API server", to=str(told))
 
 
 def _decoded(secret: Mapping[str, Any]) -> certificates.Pem:

@@ -55,7 +55,7 @@ def decide(review: object, driver: str) -> Decision:
     Raises:
         MalformedReview: it is none.
     """
-    request = _request(review)
+    request = requested(review)
     decision = Decision(uid=str(request["uid"]), name=_name(request.get("name")))
     resource = admitted.record(request.get("resource"))
     plural, version = admitted.text(resource.get("resource")), resource.get("version")
@@ -113,7 +113,12 @@ def message(decision: Decision) -> str:
     return texts.told(f"{head} in configs: {told}")
 
 
-def _request(review: object) -> Mapping[str, Any]:
+def requested(review: object) -> Mapping[str, Any]:
+    """The request of a decoded AdmissionReview.
+
+    Raises:
+        MalformedReview: it is none.
+    """
     body = admitted.record(review)
     if body.get("kind") != "AdmissionReview" or body.get("apiVersion") != API_VERSION:
         shown = f"{body.get('apiVersion')!r}, {body.get('kind')!r}"[:200]

@@ -23,18 +23,29 @@ a Secret cannot change. */}}
 {{ include "dra-driver.webhook" . }}-{{ ternary "tls" "certificate" .Values.webhook.certManager.enabled }}
 {{- end }}
 
+{{- /* Whether the webhook asks the API server for anything. */}}
+{{- define "dra-driver.webhookAsks" -}}
+{{- if or (not .Values.webhook.certManager.enabled) .Values.webhook.convert.enabled }}true{{ end }}
+{{- end }}
+
 {{- define "dra-driver.webhookFlags" -}}
 {{- $webhook := include "dra-driver.webhook" . }}
 {{- $settings := dict
   "checkSeconds" .Values.webhook.checkSeconds
   "configuration" $webhook
+  "convert" .Values.webhook.convert.enabled
+  "convertReplicas" .Values.webhook.convert.replicas
+  "convertWholeGpus" .Values.webhook.convert.wholeGpus
   "drainSeconds" .Values.webhook.drainSeconds
   "driverName" .Values.settings.driverName
+  "fleetSeconds" .Values.webhook.convert.fleetSeconds
   "logFormat" .Values.settings.logFormat
   "logLevel" .Values.settings.logLevel
+  "mutatingConfiguration" $webhook
   "namespace" .Release.Namespace
   "secret" (include "dra-driver.webhookSecret" .)
-  "service" $webhook }}
+  "service" $webhook
+  "shareClass" .Values.webhook.convert.shareClass }}
 {{- if .Values.webhook.certManager.enabled }}
 {{- $_ := set $settings "certificateDir" "/certificate" }}
 {{- end }}
@@ -43,6 +54,7 @@ a Secret cannot change. */}}
 
 {{- define "dra-driver.controllerFlags" -}}
 {{- include "dra-driver.flagsOf" (dict
+  "convertedTemplates" (eq (include "dra-driver.converts" .) "true")
   "driverName" .Values.settings.driverName
   "graceSeconds" .Values.controller.graceSeconds
   "lease" (include "dra-driver.controller" .)
@@ -54,7 +66,13 @@ a Secret cannot change. */}}
   "parameters" .Values.controller.parameters
   "parametersSeconds" .Values.controller.parametersSeconds
   "retrySeconds" .Values.controller.retrySeconds
-  "sweepSeconds" .Values.controller.sweepSeconds) }}
+  "sweepSeconds" .Values.controller.sweepSeconds
+  "unusedSeconds" .Values.controller.unusedSeconds) }}
+{{- end }}
+
+{{- /* Whether pods are converted. */}}
+{{- define "dra-driver.converts" -}}
+{{- if and .Values.webhook.enabled .Values.webhook.convert.enabled }}true{{ end }}
 {{- end }}
 
 {{- /* OpenShift gives pods that name no user one of their namespace's, and refuses others. */}}

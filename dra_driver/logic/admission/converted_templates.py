@@ -1,0 +1,92 @@
+"""The ResourceClaimTemplates that pods are given: what is written, and which one may be used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dra_driver import errors
+from dra_driver.logic.admission import admitted
+from dra_driver.logic.converting import conversion
+from dra_driver.model import quantities
+
+Json = dict[str, Any]
+
+
+def body(template: conversion.Template, namespace: str, door: conversion.Door) -> Json:
+    """The template as it is created."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {
+            "name": template.name,
+            "namespace": namespace,
+            "labels": {conversion.CONVERTED: str(door)},
+        },
+        "spec": {"spec": template.spec},
+    }
+
+
+def problem(
+    stored: Json, template: conversion.Template, namespace: str, door: conversion.Door
+) -> conversion.Problem | None:
+    """Why a template of that name cannot be used; None if it is as it would be made."""
+    where = f"ResourceClaimTemplate {namespace}/{template.name}"
+    advice = "somebody else's has the name: delete it, or give it another name"
+    label = admitted.record(_metadata(stored).get("labels")).get(conversion.CONVERTED)
+    if label != door:
+        return conversion.Problem(
+            where,
+            f"metadata.labels[{conversion.CONVERTED}]",
+            "missing" if label is None else admitted.text(label)[:63],
+            f"not {door}: {advice}",
+        )
+    if _normal(admitted.record(stored.get("spec")).get("spec")) != _normal(template.spec):
+        return conversion.Problem(
+            where, "spec.spec", "changed", f"not what the pod asks for: {advice}"
+        )
+    return None
+
+
+def _metadata(stored: Json) -> Mapping[str, Any]:
+    return admitted.record(stored.get("metadata"))
+
+
+def _normal(spec: object) -> object:
+    """The spec of a claim with what the API server sets where nothing is said, amounts as numbers.
+
+    Source of the defaults: Kubernetes 1.36, `resource/v1`, defaults.go.
+    """
+    devices = admitted.record(admitted.record(spec).get("devices"))
+    requests = devices.get("requests")
+    return {
+        **admitted.record(spec),
+        "devices": {
+            **{key: value for key, value in devices.items() if value not in (None, [])},
+            "requests": [_request(one) for one in requests] if isinstance(requests, list) else None,
+        },
+    }
+
+
+def _request(request: object) -> object:
+    found = {**admitted.record(request)}
+    if "exactly" in found:
+        found["exactly"] = _devices(found["exactly"])
+    if isinstance(found.get("firstAvailable"), list):
+        found["firstAvailable"] = [_devices(one) for one in found["firstAvailable"]]
+    return found
+
+
+def _devices(asked: object) -> object:
+    found = {"allocationMode": "ExactCount", **admitted.record(asked)}
+    if found["allocationMode"] == "ExactCount":
+        found.setdefault("count", 1)
+    amounts = admitted.record(admitted.record(found.get("capacity")).get("requests"))
+    if amounts:
+        found["capacity"] = {"requests": {name: _amount(one) for name, one in amounts.items()}}
+    return found
+
+
+def _amount(amount: object) -> object:
+    try:
+        return quantities.parse(str(amount)).amount
+    except errors.Rejected:
+        return amount

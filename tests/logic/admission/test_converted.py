@@ -1,0 +1,67 @@
+"""What is answered to reviews of pods: bounded, whatever was found."""
+
+import json
+
+import pod_reviews
+
+from dra_driver.logic.admission import converted
+from dra_driver.logic.converting import conversion
+
+POLICY = conversion.Policy("gpu.nvidia.com", conversion.Door.WEBHOOK, "shared-mps.gpu.nvidia.com")
+ASKED = converted.Asked("uid", "p", "default")
+
+
+def read(body):
+    return converted.read(pod_reviews.review(body))
+
+
+def test_some_warnings_are_told_each_in_part_and_the_others_counted():
+    decision = converted.Decision(ASKED, warnings=tuple("w" * 5000 for _ in range(12)))
+    response = converted.answer(decision)["response"]
+    assert response["allowed"]
+    *told, left = response["warnings"]
+    assert len(told) == 10
+    assert all(len(text.encode()) <= 512 for text in told)
+    assert left == "2 more warnings are left out"
+
+
+def test_a_refusal_has_no_patch_and_no_templates():
+    decision = converted.decide(read(pod_reviews.share()), POLICY)
+    assert decision.patch
+    assert decision.templates
+    problem = conversion.Problem("pod", "f", "v", "r")
+    for refused in (decision.failed("why"), decision.refused(problem)):
+        assert not refused.allowed
+        assert (refused.patch, refused.templates) == ((), ())
+        assert "patch" not in converted.answer(refused)["response"]
+
+
+def test_the_reason_of_a_failure_is_told_in_part():
+    message = converted.message(converted.Decision(ASKED, failure="x" * 100_000))
+    assert message.startswith("the pod cannot be converted now: xxx")
+    assert len(message.encode()) <= 4096
+
+
+def test_only_what_depends_on_the_cards_fails_without_them():
+    share = read(pod_reviews.share())
+    assert converted.decide(share, POLICY, no_fleet="why").allowed
+    for limits in (
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"},
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000"},
+    ):
+        asked = read(pod_reviews.pod(limits))
+        assert converted.wants_fleet(asked, POLICY)
+        refused = converted.decide(asked, POLICY, no_fleet="why")
+        assert refused.failure == "the sizes of the cluster's GPUs are not known: why"
+    assert not converted.wants_fleet(read(pod_reviews.pod({"cpu": "1"})), POLICY)
+
+
+def test_what_a_pod_asked_for_is_noted_in_no_more_than_there_is_room_for():
+    body = pod_reviews.share()
+    [container] = body["spec"]["containers"]
+    body["spec"]["containers"] = [container | {"name": f"c{n}-{'x' * 50}"} for n in range(100)]
+    decision = converted.decide(read(body), POLICY)
+    made = pod_reviews.patched(body, list(decision.patch))
+    note = made["metadata"]["annotations"][converted.CONVERTED_FROM]
+    assert len(note.encode()) <= 2100
+    assert json.loads(note)[-1] == "…"
