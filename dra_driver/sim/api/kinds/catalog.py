@@ -10,6 +10,7 @@ from dra_driver.sim.api.kinds import (
     resource_schemas,
     schemas,
     served_kinds,
+    webhook_schemas,
     workload_schemas,
 )
 
@@ -23,7 +24,7 @@ _GROUPS: Mapping[str, Mapping[str, schemas.Schema]] = MappingProxyType(
         "apiextensions.k8s.io": workload_schemas.DEFINITIONS,
         "coordination.k8s.io": core_schemas.COORDINATION,
         "discovery.k8s.io": core_schemas.DISCOVERY,
-        "admissionregistration.k8s.io": core_schemas.ADMISSION,
+        "admissionregistration.k8s.io": webhook_schemas.ADMISSION,
     }
 )
 _DESCRIBED_STRING = {

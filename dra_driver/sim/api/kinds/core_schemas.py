@@ -237,15 +237,3 @@ DISCOVERY = MappingProxyType(
         )
     }
 )
-ADMISSION = MappingProxyType(
-    {
-        "MutatingWebhookConfiguration": record(
-            "Which objects that are to be created are changed by which webhook.",
-            webhooks=list_of(open_record(name=STRING, clientConfig=OBJECT)),
-        ),
-        "ValidatingWebhookConfiguration": record(
-            "Which requests are asked of which webhook; it is kept, but none is called.",
-            webhooks=list_of(open_record(name=STRING, clientConfig=OBJECT)),
-        ),
-    }
-)

@@ -198,7 +198,7 @@ KINDS: tuple[Kind, ...] = (
         "mutatingwebhookconfiguration", "MutatingWebhookConfiguration",
         namespaced=False, generation=True, categories=("api-extensions",),
     ),
-    # Kept, and not called: webhooks are for the clusters that they are made for.
+    # Kept, and not called: it is checked what those would refuse.
     Kind(
         "admissionregistration.k8s.io", ("v1",), "validatingwebhookconfigurations",
         "validatingwebhookconfiguration", "ValidatingWebhookConfiguration",

@@ -52,8 +52,6 @@ KINDS: tuple[kinds.Kind, ...] = (
     _plain("storage.k8s.io", "v1", "storageclasses", "StorageClass", _CLUSTER, "sc"),
     _plain("storage.k8s.io", "v1", "csidrivers", "CSIDriver", _CLUSTER),
     _plain("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", _CLUSTER),
-    _plain(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration",
-           _CLUSTER),
     _plain(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", _CLUSTER),
     _plain(_ADMISSION, "v1", "validatingadmissionpolicybindings",
            "ValidatingAdmissionPolicyBinding", _CLUSTER),

@@ -156,6 +156,12 @@ def method_not_allowed(kind: kinds.Kind, verb: str) -> ApiError:
     return ApiError(Problem(405, "MethodNotAllowed", message, details))
 
 
+def internal(why: str) -> ApiError:
+    """500: something that the server needs for the answer does not work."""
+    message = f"Internal error occurred: {why}"
+    return ApiError(Problem(500, "InternalError", message, {"causes": [{"message": why}]}))
+
+
 def unsupported_media_type(content_type: str, accepted: Sequence[str]) -> ApiError:
     """415: the body is in a form that is not read here."""
     message = (

@@ -12,7 +12,7 @@ from dra_driver.sim.api.kinds import (
     resource_status,
     resource_taint_rules,
     strategies,
-    webhook_rules,
+    webhook_configurations,
     workload_kinds,
     workload_rules,
 )
@@ -29,9 +29,9 @@ ALL: Mapping[str, strategies.Strategy] = MappingProxyType(
         "resourceclaims.resource.k8s.io": resource_status.STRATEGY,
         "resourceclaimtemplates.resource.k8s.io": resource_claims.TEMPLATE,
         "resourceslices.resource.k8s.io": resource_slices.STRATEGY,
+        webhook_configurations.MUTATING: webhook_configurations.STRATEGY,
         workload_kinds.PRIORITY_CLASSES: priorities.CLASS,
         workload_kinds.DEFINITIONS: definitions.STRATEGY,
-        webhook_rules.MUTATING: webhook_rules.STRATEGY,
         **workload_rules.BY_RESOURCE,
     }
 )

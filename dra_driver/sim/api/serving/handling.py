@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dra_driver.sim.api.admitting import admitting, matching
 from dra_driver.sim.api.kinds import problems
 from dra_driver.sim.api.serving import (
     binding,
@@ -67,6 +68,7 @@ class Handler:
         """A handler for the kinds of the registry; `pod_log` tells what containers write."""
         self._registry = objects
         self._pod_log = pod_log
+        self._admission = admitting.Admission(objects)
         self._endpoints = endpoints.Endpoints(objects.table, git_version)
         self._minor = objects.table.minor
         self._verbs: Mapping[str, Callable[[routing.Request, routing.Target], Answer]] = {
@@ -87,6 +89,14 @@ class Handler:
             problems.ApiError: 404 or 405.
         """
         return routing.resolve(request, self._registry.table)
+
+    def asks_others(self, request: routing.Request, target: routing.Target | None) -> bool:
+        """Whether the answer may need that of a webhook, which takes its time, and asks back."""
+        if target is None or target.subresource or len(request.body) > _LARGEST_BODY:
+            return False
+        # An apply may create.
+        writes = target.verb in ("create", "patch")
+        return writes and self._admission.concerns(target.kind, target.version)
 
     def handle(self, request: routing.Request, target: routing.Target | None) -> Answer:
         """The answer.
@@ -155,15 +165,21 @@ class Handler:
         if target.subresource or target.name:
             raise problems.method_not_allowed(target.kind, target.verb)
         decoded = self._decode(request, target, value)
-        with problems.warned(decoded.warnings):
-            body = self._registry.create(
-                target.kind,
-                target.namespace,
-                decoded.body,
-                dry_run=queries.dry_run(request),
-                version=target.version,
-            )
-        return self._written(201, request, target, body, decoded.warnings)
+        warnings = [*decoded.warnings]
+        with problems.warned(warnings):
+            body = self._created(request, target, decoded.body, warnings)
+        return self._written(201, request, target, body, warnings)
+
+    def _created(
+        self, request: routing.Request, target: routing.Target, body: Json, warnings: list[str]
+    ) -> Json:
+        """The object as it is stored, after all webhooks."""
+        dry_run = queries.dry_run(request)
+        created = matching.Created(target.kind, target.version, target.namespace, body)
+        admitted = self._admission.admit(created, warnings, dry_run=dry_run)
+        return self._registry.create(
+            target.kind, target.namespace, admitted, dry_run=dry_run, version=target.version
+        )
 
     def _update(self, request: routing.Request, target: routing.Target) -> Reply:
         decoded = self._decode(request, target, _object_body(request))
@@ -200,13 +216,7 @@ class Handler:
         with problems.warned(warnings):
             if creates and self._registry.store.get(target.kind.storage, key) is None:
                 empty = {"metadata": {"name": target.name}}
-                body = self._registry.create(
-                    target.kind,
-                    target.namespace,
-                    change(empty),
-                    dry_run=queries.dry_run(request),
-                    version=target.version,
-                )
+                body = self._created(request, target, change(empty), warnings)
                 return self._written(201, request, target, body, warnings)
             body = self._registry.update(
                 target.kind,
@@ -226,7 +236,7 @@ class Handler:
         body: Json,
         warnings: Sequence[str],
     ) -> Reply:
-        warnings = [*request.warnings, *warnings, *self._registry.warnings(target.kind, body)]
+        warnings = [*warnings, *self._registry.warnings(target.kind, body)]
         return _object(status, request, target, body, warnings)
 
     def _applied(

@@ -32,8 +32,6 @@ class Request:
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes = b""
-    warnings: tuple[str, ...] = ()
-    """What webhooks had to say of it before."""
 
     @property
     def user_agent(self) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import pathlib
 import socket
 import ssl
@@ -15,15 +14,7 @@ import uvicorn
 from dra_driver import errors
 from dra_driver.adapters.serving import tls
 from dra_driver.sim.api.kinds import resource_gates, rules, served_kinds
-from dra_driver.sim.api.serving import (
-    access,
-    admitting,
-    discovery,
-    handling,
-    kubeconfig,
-    options,
-    serving,
-)
+from dra_driver.sim.api.serving import access, discovery, handling, kubeconfig, options, serving
 from dra_driver.sim.api.storing import registry, seeding, store
 
 Options = options.Options
@@ -64,12 +55,7 @@ class ApiServer:
             pod_log=self.options.pod_log,
         )
         config = uvicorn.Config(
-            serving.App(
-                handler,
-                self.options,
-                self._cut,
-                functools.partial(admitting.admission, objects=self.registry),
-            ),
+            serving.App(handler, self.options, self._cut),
             http="httptools",
             ws="none",
             loop="asyncio",

@@ -1,31 +1,26 @@
 """The ASGI application: reads requests, sends answers, keeps watches going.
 
-Everything that a request does is quick and in memory, so it is done in the event loop itself: a
-hop to another thread would cost more than the work. Only webhooks are asked in another one.
+What a request does is quick and in memory, so it is done in the event loop itself: a hop to another
+thread would cost more than the work. Only what a webhook is asked of has a thread of its own.
 """
 
 import asyncio
+import contextlib
 import functools
 import http
+import threading
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
 from dra_driver.sim.api.kinds import problems
-from dra_driver.sim.api.serving import (
-    access,
-    admitting,
-    handling,
-    options,
-    routing,
-    warning_headers,
-)
+from dra_driver.sim.api.serving import access, handling, options, routing, warning_headers
 from dra_driver.sim.api.storing import codecs
 
 Scope = Mapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Admitting = Callable[[routing.Request, routing.Target | None], admitting.Admission | None]
+T = TypeVar("T")
 
 
 class App:
@@ -36,16 +31,11 @@ class App:
         handler: handling.Handler,
         settings: options.Options,
         cut: Callable[[Any], None],
-        admission: Admitting,
     ) -> None:
-        """An application; `cut` drops the connection of the client with the given address.
-
-        `admission` tells what webhooks have to be asked before a request is handled.
-        """
+        """An application; `cut` drops the connection of the client with the given address."""
         self._handler = handler
         self._settings = settings
         self._cut = cut
-        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Before anything is read that somebody without access has sent.
@@ -66,9 +56,10 @@ class App:
             failure = problems.injected(
                 fault.status, fault.reason, fault.message, fault.retry_after
             )
-        if failure is None:
-            request, failure = await self._admitted(request, target)
-        answer = self._answer(request, target, failure)
+        if failure is None and self._handler.asks_others(request, target):
+            answer = await _in_thread(functools.partial(self._answer, request, target, None))
+        else:
+            answer = self._answer(request, target, failure)
         if fault.drop == "after":
             await self._drop(scope, receive)
         elif isinstance(answer, handling.WatchReply):
@@ -83,21 +74,6 @@ class App:
             return self._handler.resolve(request), None
         except problems.ApiError as error:
             return None, error
-
-    async def _admitted(
-        self, request: routing.Request, target: routing.Target | None
-    ) -> tuple[routing.Request, problems.ApiError | None]:
-        """The request as webhooks have it, or what one of them has against it.
-
-        They are asked in a thread: this loop has to answer what they ask meanwhile.
-        """
-        admission = self._admission(request, target)
-        if admission is None:
-            return request, None
-        try:
-            return await asyncio.to_thread(admission.ask), None
-        except problems.ApiError as error:
-            return request, error
 
     def _answer(
         self,
@@ -115,6 +91,28 @@ class App:
     async def _drop(self, scope: Scope, receive: Receive) -> None:
         self._cut(scope["client"])
         await _disconnected(receive)
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """What `work` gives, or raises; the loop goes on meanwhile, and may end without it."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_it: Callable[[Any], None], value: object) -> None:
+        if not done.done():
+            set_it(value)
+
+    def run() -> None:
+        try:
+            told = functools.partial(settle, done.set_result, work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits is told
+            told = functools.partial(settle, done.set_exception, error)
+        with contextlib.suppress(RuntimeError):
+            # The server has been stopped meanwhile.
+            loop.call_soon_threadsafe(told)
+
+    threading.Thread(target=run, name="admission", daemon=True).start()
+    return await done
 
 
 class _Watching:

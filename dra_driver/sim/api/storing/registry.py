@@ -22,7 +22,7 @@ from dra_driver.sim.api.kinds import (
     strategies,
     workload_kinds,
 )
-from dra_driver.sim.api.storing import deleting, selectors, store
+from dra_driver.sim.api.storing import deleting, replacing, selectors, store
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
@@ -31,15 +31,7 @@ Change = Callable[[Json], Json]
 _NAME_TRIES = 8
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
-_KEPT_BY_STATUS_WRITES = ("resourceclaims.resource.k8s.io",)
 _UNCOUNTED = ("status", "metadata")
-_SYSTEM_METADATA = (
-    "uid",
-    "creationTimestamp",
-    "generation",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,6 +144,22 @@ class Registry:
             self._deleter.collect(kind, stored)
             return stored
 
+    def draft(self, kind: kinds.Kind, namespace: str, body: Json, version: str = "") -> Json:
+        """The object with its defaults, as webhooks see it before it is created; it has no status.
+
+        Raises:
+            problems.ApiError: 400, 403 or 404, whatever a webhook would say.
+        """
+        new = copy.deepcopy(body)
+        with self.store.lock:
+            self._place(kind, namespace, new["metadata"])
+            write = strategies.Write(new, None, status=False, around=self._surroundings(self.now()))
+            self._admit(kind, write)
+            self._strategy(kind, version).prepare(write)
+        if kind.has_status and not kind.created_with_status:
+            new.pop("status", None)
+        return _as_written(kind, new)
+
     def update(
         self,
         kind: kinds.Kind,
@@ -175,10 +183,10 @@ class Registry:
         with self.store.lock:
             old = self.get(kind, *key)
             new = change(copy.deepcopy(old))
-            _check_identity(kind, new, old)
-            _keep_system_fields(kind, new, old, status=status)
+            replacing.check_identity(kind, new, old)
+            replacing.keep_system_fields(kind, new, old, status=status)
             if kind.has_status and not status and not internal:
-                _keep_status(new, old)
+                replacing.keep_status(new, old)
             if not internal:
                 self._apply_rules(kind, new, old, self.now(), status=status, version=version)
             new = _as_written(kind, new)
@@ -228,7 +236,7 @@ class Registry:
             raise problems.forbidden(kind, meta.get("name", ""), why)
 
     def _stamp(self, kind: kinds.Kind, namespace: str, meta: Json, now: str) -> None:
-        for name in (*_SYSTEM_METADATA, "selfLink", "resourceVersion"):
+        for name in (*replacing.SYSTEM_METADATA, "selfLink", "resourceVersion"):
             meta.pop(name, None)
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._free_name(kind, namespace, meta["generateName"])
@@ -259,9 +267,7 @@ class Registry:
         write = strategies.Write(new, old, status, self._surroundings(now))
         strategy = self._strategy(kind, version)
         name = new["metadata"].get("name", "")
-        if not status and (why := strategy.admit(write)):
-            # The same each time that a controller tries.
-            raise problems.forbidden(kind, new["metadata"].get("generateName") or name, why)
+        self._admit(kind, write)
         strategy.prepare(write)
         found = metadata.validate(kind, new["metadata"])
         if old is not None:
@@ -272,6 +278,12 @@ class Registry:
         denial = self._settings.webhook(new)
         if denial is not None:
             raise problems.denied(denial)
+
+    def _admit(self, kind: kinds.Kind, write: strategies.Write) -> None:
+        meta = write.new["metadata"]
+        if not write.status and (why := self._strategy(kind).admit(write)):
+            # The same each time that a controller tries.
+            raise problems.forbidden(kind, meta.get("generateName") or meta.get("name", ""), why)
 
     def _strategy(self, kind: kinds.Kind, version: str = "") -> strategies.Strategy:
         if kind.custom is not None:
@@ -285,11 +297,12 @@ class Registry:
             disabled_gates=self._settings.disabled_gates,
             expression_check=self._settings.expression_check,
             derivation_check=self._settings.derivation_check,
-            namespace_labels=self._namespace_labels,
+            namespace_labels=self.namespace_labels,
             others=self.store.items,
         )
 
-    def _namespace_labels(self, name: str) -> Mapping[str, str]:
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; none where it does not exist."""
         body = self.store.get("namespaces", ("", name))
         return (body or {"metadata": {}})["metadata"].get("labels") or {}
 
@@ -299,62 +312,6 @@ class Registry:
 
 
 _NAMESPACE = next(kind for kind in kinds.KINDS if kind.resource == "namespaces")
-
-
-def _check_identity(kind: kinds.Kind, new: Json, old: Json) -> None:
-    before, after = old["metadata"], new["metadata"]
-    name = before["name"]
-    if after.setdefault("name", name) != name:
-        message = (
-            f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
-        )
-        raise problems.bad_request(message)
-    if (
-        kind.namespaced
-        and after.setdefault("namespace", before["namespace"]) != before["namespace"]
-    ):
-        message = (
-            f"the namespace of the object ({after['namespace']}) does not match the namespace on "
-            f"the URL ({before['namespace']})"
-        )
-        raise problems.bad_request(message)
-    if not kind.namespaced:
-        after.pop("namespace", None)
-    if after.get("resourceVersion") not in (None, "", before["resourceVersion"]):
-        raise problems.conflict(kind, name)
-    if after.get("uid") not in (None, "", before["uid"]):
-        why = (
-            f"Precondition failed: UID in precondition: {after['uid']}, "
-            f"UID in object meta: {before['uid']}"
-        )
-        raise problems.conflict(kind, name, why)
-
-
-def _keep_system_fields(kind: kinds.Kind, new: Json, old: Json, *, status: bool) -> None:
-    before = old["metadata"]
-    if status:
-        kept = {key: value for key, value in old.items() if key not in ("status", "metadata")}
-        for key in set(new) - {"status", "metadata"}:
-            del new[key]
-        new.update(copy.deepcopy(kept))
-        if kind.storage in _KEPT_BY_STATUS_WRITES:
-            managed = {k: v for k, v in new["metadata"].items() if k == "managedFields"}
-            new["metadata"] = copy.deepcopy(before) | managed
-    after = new["metadata"]
-    after.pop("selfLink", None)
-    if "managedFields" in before:
-        after.setdefault("managedFields", before["managedFields"])
-    for name in (*_SYSTEM_METADATA, "resourceVersion"):
-        after.pop(name, None)
-        if name in before:
-            after[name] = before[name]
-    new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
-
-
-def _keep_status(new: Json, old: Json) -> None:
-    new.pop("status", None)
-    if "status" in old:
-        new["status"] = copy.deepcopy(old["status"])
 
 
 def _as_written(kind: kinds.Kind, body: Json) -> Json:
