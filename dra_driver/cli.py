@@ -297,6 +297,7 @@ def _demo(options: argparse.Namespace) -> int:
         runtime=options.runtime,
         timeout=options.timeout,
         plugin_flags=plugin_settings.flags(options.plugin_setting),
+        convert=options.convert,
         emulate=options.emulate,
     )
     return demo.run(asked, stop, terminal.Terminal())

@@ -120,6 +120,12 @@ def _add_demo_inputs(demo: argparse.ArgumentParser) -> None:
         help="a setting of the kubelet plugins of all nodes, named as its flag: shares=memory; "
         "may be repeated",
     )
+    demo.add_argument(
+        "--convert",
+        action="store_true",
+        help="run the webhook that converts pods, in the namespaces of the manifests' pods: what "
+        "they ask of the device plugin, HAMi and others becomes claims",
+    )
 
 
 def explain(commands: Commands) -> argparse.ArgumentParser:

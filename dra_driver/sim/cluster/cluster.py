@@ -29,6 +29,7 @@ from dra_driver.sim.api.kinds import resource_gates
 from dra_driver.sim.api.serving import access, options, server
 from dra_driver.sim.cluster import (
     claim_controller,
+    converter,
     evictor,
     kubelet,
     kubelet_release,
@@ -189,10 +190,12 @@ class Cluster:
         *,
         runtime_for: RuntimeFor,
         release: str | None = None,
+        convert: bool = False,
     ) -> None:
         """Nothing is started. Socket paths are short only where `directory` is.
 
-        `release` is the Kubernetes release to behave as; None: as 1.36, its defects mended.
+        `release` is the Kubernetes release to behave as; None: as 1.36, its defects mended. With
+        `convert` there is a webhook that turns what pods ask for into claims.
 
         Raises:
             errors.Rejected: the release is not known.
@@ -211,10 +214,12 @@ class Cluster:
         self._specs = specs
         self._directory = directory
         self._runtime_for = runtime_for
+        self._convert = convert
         self._stack = contextlib.ExitStack()
         # No node has this name: names of nodes have no dot.
         self.kubeconfig = directory / "kubeconfig.yaml"
         self.nodes: dict[str, Node] = {}
+        self.converter: converter.Converter | None = None
 
     def start(self) -> None:
         """Start everything; nodes are not waited for."""
@@ -236,6 +241,13 @@ class Cluster:
         for part in (controller, self._scheduler, workloads, ending):
             part.start()
             self._stack.callback(part.stop)
+        if self._convert:
+            # With a dot, as no name of a node has one.
+            self.converter = converter.Converter(
+                self._directory / "webhook.d", self.kubeconfig, self.client, DRIVER_NAME
+            )
+            self._stack.callback(self.converter.stop)
+            self.converter.start()
         for spec in self._specs:
             node = Node(
                 spec,
@@ -254,7 +266,8 @@ class Cluster:
     def wait_ready(self, stop: threading.Event, seconds: float = READY_SECONDS) -> bool:
         """Wait until each node's devices are published; False where `stop` was set before.
 
-        The scheduler knows them then: a pod that they suit is not refused first.
+        The scheduler knows them then: a pod that they suit is not refused first. If pods are
+        converted, all from then on are.
 
         Raises:
             errors.Fatal: a plugin ended, or it took longer than `seconds`.
@@ -286,7 +299,7 @@ class Cluster:
         if stop.is_set():
             return False
         self._scheduler.wait_known(nodes, slices)
-        return True
+        return self.converter is None or self.converter.wait_ready(stop, deadline)
 
     def stop(self) -> None:
         """Stop everything, in the reverse order."""

@@ -37,6 +37,13 @@ def pod_templates(body: Json) -> tuple[Json, ...]:
     return tuple(templates.found_in(body).values())
 
 
+def namespaces(objects: Iterable[Json]) -> frozenset[str]:
+    """Where pods come of the objects."""
+    return frozenset(
+        body["metadata"].get("namespace") or "default" for body in objects if pod_templates(body)
+    )
+
+
 def is_workload(body: Json) -> bool:
     """Whether pods are made of it here by a controller."""
     known = (body["apiVersion"], body["kind"]) in controllers.BY_KIND

@@ -13,7 +13,7 @@ from typing import Literal
 from dra_driver import errors
 from dra_driver.adapters.console import terminal
 from dra_driver.adapters.kube import kube
-from dra_driver.sim.cluster import cluster, manifests, podman, runtime
+from dra_driver.sim.cluster import cluster, converter, manifests, podman, runtime
 from dra_driver.sim.demo import bringing, observing, outcome
 from dra_driver.sim.gpus import gpu_state
 
@@ -54,6 +54,8 @@ class Options:
     timeout: float = SETTLE_SECONDS
     plugin_flags: tuple[str, ...] = ()
     """More flags for the kubelet plugins of all nodes."""
+    convert: bool = False
+    """Whether pods that ask as older systems had it get claims, by the webhook."""
     emulate: str | None = None
     """A Kubernetes release whose scheduler's defects are reproduced."""
 
@@ -99,6 +101,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
             pathlib.Path(name),
             runtime_for=_runtime_for(options.runtime),
             release=options.emulate,
+            convert=options.convert,
         )
         try:
             result = _play(embedded, steps, options, stop, shown)
@@ -132,7 +135,7 @@ def _play(
     count = sum(len(devices) for devices in result.nodes.values())
     shown.step(f"Nodes are ready: {count} devices published")
     for number, objects in enumerate(steps, start=1):
-        manifests.apply(embedded.client, objects)
+        _apply(embedded, objects)
         which = f", step {number} of {len(steps)}" if len(steps) > 1 else ""
         shown.step(f"Manifests applied{which}: {len(objects)} objects")
         observer.expect(objects)
@@ -144,6 +147,15 @@ def _play(
         if stop.is_set() or (enough and not enough(result)):
             break
     return result
+
+
+def _apply(embedded: cluster.Cluster, objects: Sequence[manifests.Json]) -> None:
+    if embedded.converter is None:
+        manifests.apply(embedded.client, objects)
+        return
+    # Those that are there already; others come with the objects.
+    embedded.converter.enable(bringing.namespaces(objects))
+    manifests.apply(embedded.client, converter.labelled(objects))
 
 
 def _settle(

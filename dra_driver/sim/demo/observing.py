@@ -93,13 +93,15 @@ class Observer:
         )
 
     def check_alive(self) -> None:
-        """Refuse to go on with a plugin that has ended.
+        """Refuse to go on with a plugin, or the webhook, that has ended.
 
         Raises:
             errors.Fatal: one has; the text has the end of its log.
         """
         for node in self._cluster.nodes.values():
             node.check_alive()
+        if self._cluster.converter is not None:
+            self._cluster.converter.check_alive()
 
     def _pod(self, body: Json, scene: _Scene) -> outcome.Pod:
         metadata, status = body["metadata"], body.get("status") or {}
@@ -128,6 +130,7 @@ class Observer:
             was_unschedulable=past.was_unschedulable,
             has_run=past.has_run,
             ends=workload_looks.end_seconds(body) is not None,
+            converted_from=outcome.converted_from(body),
             made_good=(pods.controller_of(body) or {}).get("uid") in scene.completed,
         )
 

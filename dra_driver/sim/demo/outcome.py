@@ -2,11 +2,13 @@
 
 import collections
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters.console import terminal
+from dra_driver.logic.admission import converted
 from dra_driver.sim.cluster import manifests, runtime
 from dra_driver.sim.demo import bringing, shared
 
@@ -63,7 +65,8 @@ class Pod:
     `phase` is the pod's phase, or `Unschedulable`, or `Refused` where a driver does not prepare its
     claims; `reason` says why it does not run. `claims` of a pod that has ended are those that it
     had. `ends` tells that its containers end by themselves, `made_good` that it belongs to a Job
-    that has completed, whatever became of this pod.
+    that has completed, whatever became of this pod, `converted_from` what it asked for before the
+    webhook made claims of that.
     """
 
     namespace: str
@@ -78,6 +81,7 @@ class Pod:
     has_run: bool = False
     ends: bool = False
     made_good: bool = False
+    converted_from: tuple[str, ...] = ()
 
     @property
     def as_expected(self) -> bool:
@@ -163,6 +167,17 @@ def expectation(pod: Json) -> str:
     return str((annotations or {}).get(EXPECT_ANNOTATION, RUNNING))
 
 
+def converted_from(pod: Json) -> tuple[str, ...]:
+    """What a pod that the webhook has converted asked for: `container main: nvidia.com/gpu: 1`."""
+    text = (pod["metadata"].get("annotations") or {}).get(converted.CONVERTED_FROM)
+    try:
+        told = json.loads(text) if text is not None else []
+    except (ValueError, RecursionError):
+        # Anybody may write such an annotation.
+        return ()
+    return tuple(map(str, told)) if isinstance(told, list) else ()
+
+
 def to_json(outcome: Outcome) -> Json:
     """The form that other programs read."""
     return {
@@ -192,6 +207,7 @@ def _pod_json(pod: Pod) -> Json:
         "wasUnschedulable": pod.was_unschedulable,
         "node": pod.node,
         "reason": pod.reason,
+        "convertedFrom": list(pod.converted_from),
         "claims": [
             {"name": claim.name, "devices": [_device_json(device) for device in claim.devices]}
             for claim in pod.claims
@@ -233,6 +249,8 @@ def to_blocks(outcome: Outcome) -> tuple[terminal.Block, ...]:
 
 
 def _details(pod: Pod) -> Iterator[str]:
+    for told in pod.converted_from:
+        yield f"converted: {told}"
     for claim in pod.claims:
         yield f"claim {claim.name}{'' if claim.devices else ': nothing is allocated'}"
         for device in claim.devices:

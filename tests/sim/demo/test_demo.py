@@ -152,6 +152,7 @@ def test_a_pod_that_cannot_start_is_told_of_with_the_last_warning(play, monkeypa
             "node": "small",
             "reason": "GET /apis/resource.k8s.io/v1/namespaces/default/resourceclaims/absent: "
             '404 NotFound: resourceclaims.resource.k8s.io "absent" not found',
+            "convertedFrom": [],
             "claims": [{"name": "absent", "devices": []}],
             "containers": [],
         }

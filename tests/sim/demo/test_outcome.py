@@ -115,6 +115,7 @@ def test_the_json_has_the_documented_shape():
                 "wasUnschedulable": False,
                 "node": "mixed",
                 "reason": None,
+                "convertedFrom": [],
                 "claims": [
                     {
                         "name": "train-gpu-x",
@@ -151,6 +152,7 @@ def test_the_json_has_the_documented_shape():
                 "wasUnschedulable": False,
                 "node": None,
                 "reason": "too few",
+                "convertedFrom": [],
                 "claims": [],
                 "containers": [],
             },
