@@ -72,6 +72,20 @@ def _show(about: explaining.Explanation, screen: terminal.Terminal) -> None:
     if about.groups:
         _list("Devices that agree", about.groups, screen)
     _list("Notes", about.notes, screen)
+    if about.conversion is not None:
+        _conversion(about.conversion, screen)
+
+
+def _conversion(made: explaining.Converted, screen: terminal.Terminal) -> None:
+    """What would be asked for instead, and what became of that."""
+    _list("It asks as older systems had it, and cannot be converted", made.problems, screen)
+    _list(
+        "It asks as older systems had it; converted, it would ask with claims", made.lines, screen
+    )
+    _list("To know of the conversion", made.warnings, screen)
+    _list("To convert it", made.how, screen)
+    if made.then is not None:
+        _show(made.then, screen)
 
 
 def _nearest(about: explaining.Explanation, screen: terminal.Terminal) -> None:

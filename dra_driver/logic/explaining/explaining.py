@@ -53,6 +53,21 @@ class Explanation:
     groups: tuple[str, ...] = ()
     problem: problems.Problem | None = None
     notes: tuple[str, ...] = ()
+    conversion: "Converted | None" = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Converted:
+    """What conversion would make of a pod that asks as older systems had it, line by line.
+
+    With `problems` it would make nothing. `then` is what would become of the pod that it makes.
+    """
+
+    lines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    how: tuple[str, ...] = ()
+    then: Explanation | None = None
 
 
 def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation:
@@ -81,11 +96,27 @@ def explain(target: targets.Target, snapshot: snapshots.Snapshot) -> Explanation
         ),
     )
     about = _placed(about, target, pending, snapshot)
+    if target.conversion is not None:
+        about = dataclasses.replace(about, conversion=_converted(target.conversion))
     if target.extended is not None and about.nearest:
         about = dataclasses.replace(about, notes=(*about.notes, _IN_LIMITS))
     if not any(one.stops for one in about.in_the_way):
         return about
     return dataclasses.replace(about, verdict=_HINDERED[about.verdict])
+
+
+def _converted(found: targets.Conversion) -> Converted:
+    then = None
+    if found.target is not None and found.snapshot is not None:
+        then = explain(found.target, found.snapshot)
+    made = found.made
+    return Converted(
+        tuple(f"{line.where}: {line.asked}  →  {line.becomes}" for line in made.lines),
+        tuple(f"{line.where}: {line.asked}: {line.becomes}" for line in made.warnings),
+        tuple(map(str, made.problems)),
+        found.how,
+        then,
+    )
 
 
 _IN_LIMITS = (

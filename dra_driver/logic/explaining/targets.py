@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dra_driver import errors
+from dra_driver.logic.converting import conversion
+from dra_driver.logic.explaining import old_resources
 from dra_driver.logic.picturing import snapshots
 from dra_driver.logic.scheduling import extended_resources, placing
 from dra_driver.model import claims
@@ -30,6 +32,18 @@ class Target:
     extended: Json | None = None
     blocked: tuple[str, ...] = ()
     """Why the scheduler does not even look for devices."""
+    conversion: "Conversion | None" = None
+    """What conversion would make of a pod that waits and asks as older systems had it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conversion:
+    """A conversion, and how to have it. The pod, and what it is explained from, if it is made."""
+
+    made: conversion.Conversion
+    how: tuple[str, ...]
+    target: Target | None = None
+    snapshot: snapshots.Snapshot | None = None
 
 
 def named(snapshot: snapshots.Snapshot, name: str, namespace: str) -> Target:
@@ -109,7 +123,9 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
 
 def _has_claims(snapshot: snapshots.Snapshot, pod: Json) -> bool:
     return bool(
-        pod["spec"].get("resourceClaims") or extended_resources.claim(pod, snapshot.extended)
+        pod["spec"].get("resourceClaims")
+        or extended_resources.claim(pod, snapshot.extended)
+        or old_resources.converted(pod, snapshot)
     )
 
 
@@ -123,7 +139,9 @@ def _pod(body: Json) -> Json | None:
     if not isinstance(template, dict) or "containers" not in (template.get("spec") or {}):
         return None
     count = spec.get("parallelism") or spec.get("replicas") or 1
-    pod = {"kind": body["kind"], "metadata": body["metadata"], "spec": template["spec"]}
+    of_pods = template.get("metadata") or {}
+    own = {name: of_pods.get(name) or {} for name in ("labels", "annotations")}
+    pod = {"kind": body["kind"], "metadata": body["metadata"] | own, "spec": template["spec"]}
     return pod | ({"count": count} if count > 1 else {})
 
 
@@ -146,19 +164,39 @@ def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
     special = _special(snapshot, body)
     made = None if special or node else extended_resources.claim(body, snapshot.extended)
     bodies = [*named, *(each for each in (special, made) if each is not None)]
+    converted = None if special or node or placing.is_finished(body) else _converted(snapshot, body)
+    blocked = [*_blocked(pod, body, bodies)]
     if not bodies and not (node and pod.extended_resources):
         why = _nothing(pod, spec.get("resourceClaims"))
-        raise errors.Rejected(f"{title} {why}: there is nothing to explain")
+        if converted is None:
+            raise errors.Rejected(f"{title} {why}: there is nothing to explain")
+        blocked.append(f"the pod {why}")
     return Target(
         title=title,
         pod=pod,
         claims=tuple(map(claims.parse, bodies)),
         bodies=tuple(bodies),
-        notes=tuple(_notes(snapshot, body, pod, special or made)),
+        notes=tuple(_notes(snapshot, body, pod, special or made, is_told=converted is not None)),
         node=node,
         extended=body if made else None,
-        blocked=tuple(_blocked(pod, body, bodies)),
+        blocked=tuple(blocked),
+        conversion=converted,
     )
+
+
+def _converted(snapshot: snapshots.Snapshot, body: Json) -> Conversion | None:
+    made = old_resources.converted(body, snapshot)
+    if made is None:
+        return None
+    namespace = body["metadata"]["namespace"]
+    is_stored = not body["metadata"]["uid"].startswith(snapshots.NOT_CREATED)
+    how = old_resources.how(namespace, is_stored=is_stored)
+    if not made.is_converted:
+        return Conversion(made, ())
+    after = old_resources.with_templates(snapshot, namespace, made)
+    target = _of_pod(after, {**body, **made.pod})
+    titled = dataclasses.replace(target, title=f"{target.title}, converted")
+    return Conversion(made, how, titled, after)
 
 
 def _special(snapshot: snapshots.Snapshot, pod: Json) -> Json | None:
@@ -192,8 +230,14 @@ def _unserved(resources: Iterable[str]) -> str:
 
 
 def _notes(
-    snapshot: snapshots.Snapshot, body: Json, pod: placing.Pod, special: Json | None
+    snapshot: snapshots.Snapshot,
+    body: Json,
+    pod: placing.Pod,
+    special: Json | None,
+    *,
+    is_told: bool,
 ) -> Iterator[str]:
+    """`is_told`: what becomes of resources that no class serves is told by their conversion."""
     if "count" in body:
         yield f"one of its {body['count']} pods is explained: each needs as much"
     scheduler = (body.get("spec") or {}).get("schedulerName") or placing.SCHEDULER
@@ -207,6 +251,8 @@ def _notes(
     for resource in pod.extended_resources:
         served_by = snapshot.extended.of(resource)
         if served_by is None:
+            if is_told:
+                continue
             yield (
                 f"containers ask for {resource}, which no DeviceClass serves: a device plugin has "
                 "to offer it, and what is free of it is not explained"
@@ -294,7 +340,7 @@ def _remedy(snapshot: snapshots.Snapshot, item: placing.PodClaim, kind: str, nam
 def _made(template: Json, name: str) -> Json:
     """The claim that is made of a template."""
     metadata = template["metadata"]
-    uid = f"not-created/{metadata['namespace']}/{name}"
+    uid = f"{snapshots.NOT_CREATED}{metadata['namespace']}/{name}"
     return {
         "metadata": {"namespace": metadata["namespace"], "name": name, "uid": uid},
         "spec": template["spec"]["spec"],

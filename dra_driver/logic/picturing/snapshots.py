@@ -18,6 +18,8 @@ GROUP = "resource.k8s.io/"
 DRIVER = "gpu.nvidia.com"
 """Whose classes stand in where a snapshot has none."""
 
+NOT_CREATED = "not-created/"
+"""How the UID of an object begins that only a manifest has."""
 MOST_PODS = 4
 """Pods of a claim that a message names."""
 
@@ -57,6 +59,7 @@ class Snapshot:
     """
 
     inventory: pools.Inventory
+    published: tuple[slices.ResourceSlice, ...]
     classes: Mapping[str, claims.DeviceClass]
     nodes: tuple[nodes.Node, ...]
     claims: Mapping[Key, Json]
@@ -95,7 +98,7 @@ def normalized(body: Json, namespace: str) -> Json:
     metadata.setdefault("name", f"{metadata.get('generateName', '')}*")
     if kind not in _CLUSTER_WIDE:
         metadata.setdefault("namespace", namespace)
-    metadata.setdefault("uid", f"not-created/{kind}/{metadata['name']}")
+    metadata.setdefault("uid", f"{NOT_CREATED}{kind}/{metadata['name']}")
     return _checked({**body, "metadata": metadata})
 
 
@@ -144,6 +147,7 @@ def of(bodies: Iterable[Json]) -> Snapshot:
     held = {(one.namespace, one.claim): one for each in holders.values() for one in each}
     return Snapshot(
         inventory=pools.Inventory.of(published),
+        published=tuple(published),
         classes=_classes(by_kind["DeviceClass"].values(), notes),
         nodes=_nodes(by_kind["Node"].values(), published, by_kind["Pod"].values(), notes),
         claims=by_kind["ResourceClaim"],
