@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dra_driver import build, cli_arguments, errors, settings, telemetry
+from dra_driver import build, cli_arguments, convert_arguments, errors, settings, telemetry
 from dra_driver.adapters.console import standard_error
 from dra_driver.settings import controller as controller_settings
 from dra_driver.settings import resolving, vendor_environment
@@ -79,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     cli_arguments.demo(commands).set_defaults(run=_demo)
     explain = cli_arguments.explain(commands)
     explain.set_defaults(run=_explain, misused=explain.error)
+    convert = convert_arguments.convert(commands)
+    convert.set_defaults(run=_convert, misused=convert.error)
     cli_arguments.status(commands).set_defaults(run=_status)
     fault = cli_arguments.fault(commands)
     settings.add_flags(fault, settings.KubeletPlugin)
@@ -148,6 +150,32 @@ def _explain(options: argparse.Namespace) -> int:
         emulate=options.emulate,
     )
     return explain.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} explain")
+
+
+def _convert(options: argparse.Namespace) -> int:
+    if options.output and not options.explain:
+        options.misused("--output is of --explain: add that, or leave it out")
+    if options.write and "-" in options.file:
+        options.misused("--write changes files: the standard input is none")
+    telemetry.configure(level="error", log_format="console")
+    from dra_driver.adapters.console import terminal  # noqa: PLC0415 - only what a command needs
+    from dra_driver.apps.converting import convert  # noqa: PLC0415 - as above
+
+    asked = convert.Options(
+        files=tuple(options.file),
+        explains=options.explain,
+        checks=options.check,
+        writes=options.write,
+        output=options.output or "table",
+        share_class=options.share_class,
+        whole_gpus=options.whole_gpus,
+        replicas=options.replicas,
+        template_paths=tuple(options.template_path),
+        keep_parameters=options.keep_parameters,
+        slices=tuple(options.slices),
+        kubeconfig=options.kubeconfig,
+    )
+    return convert.run(asked, terminal.Terminal(), user_agent=f"dra-driver/{VERSION} convert")
 
 
 def _status(options: argparse.Namespace) -> int:

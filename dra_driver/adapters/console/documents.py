@@ -12,7 +12,7 @@ import json
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import yaml
 
@@ -76,13 +76,43 @@ def load_all(path: pathlib.Path, *, cuts: bool = False) -> list[Any]:
     return _load(path, MOST_BYTES, cuts=cuts)
 
 
+def read(file: IO[bytes], most: int) -> str:
+    """The text of a file, with what it begins with.
+
+    Raises:
+        ValueError: it is larger than `most` bytes, or is no UTF-8.
+        OSError: it cannot be read.
+    """
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise _Problem(f"it has more than the {most} bytes that are allowed")
+    return content.decode("utf-8")
+
+
+def of_text(text: str) -> list[Any]:
+    """The documents of a text, with None for the empty ones.
+
+    Raises:
+        ValueError: it is no YAML, or is beyond a limit; the text tells the line.
+    """
+    try:
+        return list(_documents(text, cuts=False))
+    except (RecursionError, yaml.YAMLError) as error:
+        raise _Problem(_reason(error)) from error
+
+
+def is_json(text: str) -> bool:
+    """Whether a text that has been read before is JSON, and not YAML with brackets."""
+    try:
+        return text.lstrip().startswith("{") and bool(list(_of_json(text)))
+    except json.JSONDecodeError:
+        return False
+
+
 def _load(path: pathlib.Path, most: int, *, cuts: bool = False) -> list[Any]:
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise _Problem(f"it has more than the {most} bytes that are allowed")
-        text = content.decode("utf-8-sig")
+            text = read(file, most).removeprefix("\ufeff")
         return [document for document in _documents(text, cuts) if document is not None]
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise errors.Fatal(f"{path} cannot be read: {_reason(error)}") from error

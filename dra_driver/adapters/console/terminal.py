@@ -93,6 +93,15 @@ class Terminal:
         """Print JSON: all of it, whatever its length."""
         self._line(rich.text.Text(texts.printable(text)))
 
+    def raw(self, text: str) -> None:
+        """Print a file: in a pipe byte for byte."""
+        if self._out.is_terminal:
+            self.document(text.removesuffix("\n"))
+            return
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+
     def step(self, text: str) -> None:
         """Print a line of progress that stays."""
         self._err.print(_text((text, "dim")), soft_wrap=True)
