@@ -11,7 +11,8 @@ from dra_driver import errors
 from dra_driver.adapters.console import documents, edits, nodes, replacing, standard_error, terminal
 from dra_driver.apps.converting import convert_view, inputs
 from dra_driver.apps.looking import reading
-from dra_driver.logic.converting import conversion, fleet, manifests
+from dra_driver.logic.converting import conversion, fleet, fleet_slices, manifests
+from dra_driver.model import slices
 
 FINE, REFUSED, WOULD_CHANGE = 0, 1, 2
 """Exit statuses; 2 is that of `check` alone."""
@@ -116,7 +117,9 @@ def _fleet(options: Options, user_agent: str) -> fleet.Fleet | None:
     else:
         return None
     with reading.unchecked(options.slices):
-        return fleet.of_slices(bodies)
+        published = [slices.parse(body) for body in bodies]
+        own = [each for each in published if each.driver == options.driver]
+        return fleet_slices.together(map(fleet_slices.of_slice, own))
 
 
 def _edited(

@@ -38,9 +38,7 @@ def _ask(container: reading.Container, scene: scenes.Scene) -> asks.Ask | None:
         return None
     memory = reading.whole(container, _MEMORY, said, least=1)
     count = _count(container, scene)
-    cores = (
-        reading.whole(container, _CORES, said, least=1, most=100) if _CORES in has else None
-    )
+    cores = reading.whole(container, _CORES, said, least=1, most=100) if _CORES in has else None
     if memory is None or count is None or said.problems:
         return None
     if memory % count:

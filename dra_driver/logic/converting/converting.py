@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dra_driver.logic.converting import (
@@ -10,11 +10,11 @@ from dra_driver.logic.converting import (
     conversion,
     labels,
     notes,
-    nvidia,
     reading,
     rewriting,
     scenes,
     specs,
+    systems,
     uses,
 )
 
@@ -38,7 +38,7 @@ def convert(pod: Json, policy: conversion.Policy) -> conversion.Conversion:
     """
     said = notes.Notes()
     scene = scenes.Scene(reading.read(pod), policy, said)
-    wishes = tuple(_wishes(scene))
+    wishes = tuple(systems.wishes(scene))
     made = _made(pod, wishes, scene) if wishes and not said.problems else None
     if made is None or said.problems:
         return conversion.Conversion(
@@ -53,13 +53,6 @@ def convert(pod: Json, policy: conversion.Policy) -> conversion.Conversion:
         tuple(said.lines),
         tuple(said.warnings),
     )
-
-
-def _wishes(scene: scenes.Scene) -> Iterator[asks.Wish]:
-    for container in scene.pod.containers:
-        wish = nvidia.read(container, scene)
-        if wish is not None:
-            yield wish
 
 
 def _made(

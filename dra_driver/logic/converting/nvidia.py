@@ -13,9 +13,7 @@ GPU = "nvidia.com/gpu"
 PRIORITY = "nvidia.com/priority"
 MPS_PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 """0 is normal, 1 below normal (NVIDIA's documentation of MPS)."""
-_NAMES = vgpu.Names(
-    GPU, "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
-)
+_NAMES = vgpu.Names(GPU, "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
 _COMPANIONS = (*_NAMES.listed[1:], PRIORITY)
 _SHARED = ".shared"
 _REPLICA = f"{GPU}{_SHARED}"

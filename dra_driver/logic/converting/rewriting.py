@@ -1,4 +1,4 @@
-"""A pod with claims in place of resources. Nothing that was given is changed: what differs is new."""
+"""A pod with claims in place of resources. Nothing that was given is changed."""
 
 import dataclasses
 import hashlib

@@ -95,7 +95,7 @@ def _constraints(name: str, ask: asks.Ask, driver: str) -> list[Json]:
 def _told(ask: asks.Ask, found: Sequence[sizes.Alternative]) -> str:
     ways = [_told_way(one) for one in found]
     text = ways[0] if len(ways) == 1 else f"the first that is free of: {'; '.join(ways)}"
-    many = f"{ask.count} × " if ask.count > 1 else ""
+    many = f"{ask.count} x " if ask.count > 1 else ""
     profile = f" {ask.profile}" if ask.profile else ""
     apart = ", on different cards" if ask.count > 1 and ask.kind in _APART else ""
     return f"{many}{found[0].device_class}{profile}{': ' if text else ''}{text}{apart}"

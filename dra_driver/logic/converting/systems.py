@@ -22,9 +22,7 @@ def wishes(scene: scenes.Scene) -> Iterator[asks.Wish]:
     if by_kai is not None and all(one.name != by_kai for one in scene.pod.containers):
         kai.refuse_unknown(by_kai, scene)
     for container in scene.pod.containers:
-        found = [
-            module for module in _BY_RESOURCES if any(map(module.is_known, container.amounts))
-        ]
+        found = [module for module in _BY_RESOURCES if any(map(module.is_known, container.amounts))]
         of_kai = by_kai is not None and container.name == by_kai
         if len(found) + of_kai > 1:
             _refuse_several(container, [module.SYSTEM for module in found], scene, of_kai=of_kai)
@@ -44,7 +42,7 @@ def is_known(resource: str) -> bool:
 def _refuse_several(
     container: reading.Container, names: list[str], scene: scenes.Scene, *, of_kai: bool
 ) -> None:
-    module = next(module for module in _BY_RESOURCES if module.SYSTEM == names[-1])
+    module = next(module for module in _BY_RESOURCES if names[-1] == module.SYSTEM)
     resource = next(name for name in container.amounts if module.is_known(name))
     others = [kai.SYSTEM] if of_kai else names[:-1]
     rule = f"asks of {' and '.join([*others, names[-1]])} exclude each other: keep one system's"

@@ -10,7 +10,7 @@ _CORE = "tencent.com/vcuda-core"
 _MEMORY = "tencent.com/vcuda-memory"
 _UNIT = 256 * vgpu.MIB
 _RULE = (
-    f"1 to 99 with {_MEMORY} (units of 256 MiB) for a share of a GPU, or n × 100 for n whole "
+    f"1 to 99 with {_MEMORY} (units of 256 MiB) for a share of a GPU, or n x 100 for n whole "
     "GPUs, is allowed"
 )
 

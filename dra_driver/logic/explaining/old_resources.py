@@ -3,8 +3,7 @@
 import dataclasses
 from typing import Any
 
-from dra_driver.logic.admission import fleet_slices
-from dra_driver.logic.converting import conversion, converting
+from dra_driver.logic.converting import conversion, converting, fleet_slices
 from dra_driver.logic.offering import classes
 from dra_driver.logic.picturing import snapshots
 

@@ -2,7 +2,7 @@
 
 import gpu_slices
 
-from dra_driver.logic.admission import fleet_slices
+from dra_driver.logic.converting import fleet_slices
 from dra_driver.logic.offering import shares as share_offers
 from dra_driver.model import shares, slices
 
