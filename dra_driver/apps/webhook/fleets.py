@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube, kube_reducing
-from dra_driver.logic.converting import fleet_slices
-from dra_driver.logic.converting import fleet
+from dra_driver.logic.converting import fleet, fleet_slices
 from dra_driver.model import slices
 
 
