@@ -1,20 +1,23 @@
 """The door: a pod that asks as older systems had it -> the same with claims, or why not."""
 
-import collections
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dra_driver.logic.converting import (
     asks,
+    checks,
     conversion,
-    labels,
+    labelled,
+    leftovers,
     notes,
     reading,
     rewriting,
     scenes,
     specs,
     systems,
+    unread,
     uses,
 )
 
@@ -38,20 +41,22 @@ def convert(pod: Json, policy: conversion.Policy) -> conversion.Conversion:
     """
     said = notes.Notes()
     scene = scenes.Scene(reading.read(pod), policy, said)
-    wishes = tuple(systems.wishes(scene))
-    made = _made(pod, wishes, scene) if wishes and not said.problems else None
+    wishes = tuple(itertools.islice(systems.wishes(scene), checks.MOST + 1))
+    made = None
+    if not said.problems:
+        unread.warn(scene, wishes)
+    if wishes and not said.problems:
+        made = _made(pod, wishes, scene)
+    elif not wishes:
+        labelled.warn(pod, scene)
     if made is None or said.problems:
         return conversion.Conversion(
             pod, warnings=tuple(said.warnings), problems=tuple(said.problems)
         )
     changed, claims = made
-    templates = dict.fromkeys(claim.spec.template.name for claim in claims)
-    by_name = {claim.spec.template.name: claim.spec.template for claim in claims}
+    templates = {claim.spec.template.name: claim.spec.template for claim in claims}
     return conversion.Conversion(
-        changed,
-        tuple(by_name[name] for name in templates),
-        tuple(said.lines),
-        tuple(said.warnings),
+        changed, tuple(templates.values()), tuple(said.lines), tuple(said.warnings)
     )
 
 
@@ -60,27 +65,29 @@ def _made(
 ) -> tuple[Json, Sequence[_Claim]] | None:
     """The pod with claims, and these; None if something was refused."""
     said = scene.said
-    _check(pod, wishes, said)
-    found = labels.read(pod["spec"], scene.policy.driver)
-    said.add(found.lines, found.warnings, found.problems)
+    checks.check(pod, wishes, said)
     if said.problems:
         return None
-    owners = uses.owners(wishes)
-    claims = _claims(pod, wishes, owners, found.selectors, scene)
+    found = labelled.read(pod, wishes, scene)
     if said.problems:
         return None
-    for wish, owner in zip(wishes, owners, strict=True):
+    owners = uses.owners(found.wishes)
+    claims = _claims(pod, found.wishes, owners, found.selectors, scene)
+    if said.problems:
+        return None
+    for wish, owner in zip(found.wishes, owners, strict=True):
         _explain(wish, claims[owner], said)
     changed = rewriting.rewritten(
         {**pod, "spec": found.spec},
         [
-            rewriting.Change(wish, claims[owner].name)
-            for wish, owner in zip(wishes, owners, strict=True)
+            rewriting.Change(_with_room(pod, wish, said), claims[owner].name)
+            for wish, owner in zip(found.wishes, owners, strict=True)
         ],
         {claim.name: claim.spec.template.name for claim in claims.values()},
-        annotations={name for wish in wishes for name in wish.annotations},
+        annotations={name for wish in wishes for name in wish.annotations}
+        | {*unread.records(scene)},
     )
-    return changed, tuple(claims.values())
+    return leftovers.settle(changed, found.wishes, scene.policy.door, said), tuple(claims.values())
 
 
 def _claims(
@@ -89,7 +96,7 @@ def _claims(
     owners: Sequence[int],
     selectors: Sequence[str],
     scene: scenes.Scene,
-) -> dict[int, _Claim]:
+) -> Mapping[int, _Claim]:
     """The claims of the pod, by the place of the wish that each is for."""
     taken = {
         claim["name"]
@@ -107,26 +114,19 @@ def _claims(
     return found
 
 
-def _check(pod: Json, wishes: Sequence[asks.Wish], said: notes.Notes) -> None:
-    """Refuse what the API server refuses, where it is in the way."""
-    counted = collections.Counter(wish.container.name for wish in wishes)
-    for wish in wishes:
-        container = wish.container
-        body = pod["spec"][container.listed][container.index]
-        if not reading.NAME.fullmatch(container.name) or counted[container.name] > 1:
-            rule = "at most 63 letters a-z, digits and `-` are allowed, a name once in a pod"
-            said.refuse(container.where, "name", container.name, rule)
-        for resource in container.differing:
-            rule = "its request has to be the same as its limit: leave the request out"
-            said.refuse(container.where, resource, container.amounts[resource], rule)
-        _check_list(container.where, "resources.claims", body["resources"].get("claims"), said)
-        _check_list(container.where, "env", body.get("env"), said)
-    _check_list("pod", "resourceClaims", pod["spec"].get("resourceClaims"), said)
-
-
-def _check_list(where: str, field: str, value: object, said: notes.Notes) -> None:
-    if value is not None and not isinstance(value, list):
-        said.refuse(where, field, value, "a list is allowed")
+def _with_room(pod: Json, wish: asks.Wish, said: notes.Notes) -> asks.Wish:
+    """The wish without variables that its container has already."""
+    container = wish.container
+    body = pod["spec"][container.listed][container.index]
+    has = {reading.mapping(one).get("name") for one in reading.listed(body.get("env"))}
+    for name, value in wish.environment:
+        if name in has:
+            becomes = f"stays as it is: {name}={value} is what was asked for otherwise"
+            said.warn(container.where, f"env {name}", becomes)
+        else:
+            said.tell(container.where, "nvidia.com/priority", f"environment {name}={value}")
+    left = tuple(one for one in wish.environment if one[0] not in has)
+    return dataclasses.replace(wish, environment=left)
 
 
 def _explain(wish: asks.Wish, claim: _Claim, said: notes.Notes) -> None:
@@ -134,8 +134,6 @@ def _explain(wish: asks.Wish, claim: _Claim, said: notes.Notes) -> None:
     if claim.owner is not wish.container:
         asked = ", ".join(text for ask in wish.asks for text in ask.asked)
         said.tell(where, asked, f"claim {claim.name} of {claim.owner.where}: they take turns")
-    else:
-        for ask, told in zip(wish.asks, claim.spec.told, strict=True):
-            said.tell(where, ", ".join(ask.asked), f"claim {claim.name}: {told}")
-    for name, value in wish.environment:
-        said.tell(where, "nvidia.com/priority", f"environment {name}={value}")
+        return
+    for ask, told in zip(wish.asks, claim.spec.told, strict=True):
+        said.tell(where, ", ".join(ask.asked), f"claim {claim.name}: {told}")

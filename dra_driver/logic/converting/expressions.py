@@ -2,33 +2,30 @@
 
 from collections.abc import Sequence
 
+from dra_driver.logic.cel import quoting
 from dra_driver.model import quantities
-
-
-def text(value: str) -> str:
-    """A string as a literal."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def is_gpu(driver: str) -> str:
     """A whole GPU."""
-    return f"{_attributes(driver)}.type == 'gpu'"
+    return f"{quoting.attribute(driver, 'type')} == 'gpu'"
 
 
 def is_undivided(driver: str) -> str:
     """One of which a claim that says nothing more gets all: no numbered shares."""
-    return f"!('shares' in device.capacity['{driver}'])"
+    return f"!('shares' in {quoting.capacities(driver)})"
 
 
 def of_profile(driver: str, profile: str) -> str:
     """A partition of this profile."""
-    return _known(driver, "profile", f"{_attributes(driver)}.profile == {text(profile)}")
+    place = quoting.attribute(driver, "profile")
+    return _known(driver, "profile", f"{place} == {quoting.literal(profile)}")
 
 
 def memory(driver: str, relation: str, amount: int) -> str:
     """Memory of so many bytes; `relation` is `==` or `>=`."""
     asked = f"quantity('{quantities.of_bytes(amount)}')"
-    place = f"device.capacity['{driver}']"
+    place = quoting.capacities(driver)
     return f"'memory' in {place} && {place}.memory.compareTo({asked}) {relation} 0"
 
 
@@ -53,17 +50,14 @@ def contains_none(driver: str, attribute: str, values: Sequence[str]) -> str:
 
 
 def _contained(driver: str, attribute: str, values: Sequence[str]) -> str:
-    place = f"{_attributes(driver)}.{attribute}.lowerAscii()"
-    return " || ".join(f"{place}.contains({text(value.lower())})" for value in values)
+    place = f"{quoting.attribute(driver, attribute)}.lowerAscii()"
+    return " || ".join(f"{place}.contains({quoting.literal(value.lower())})" for value in values)
 
 
 def _in(driver: str, attribute: str, values: Sequence[str]) -> str:
-    return f"{_attributes(driver)}.{attribute} in [{', '.join(map(text, values))}]"
+    listed = ", ".join(map(quoting.literal, values))
+    return f"{quoting.attribute(driver, attribute)} in [{listed}]"
 
 
 def _known(driver: str, attribute: str, expression: str) -> str:
-    return f"'{attribute}' in {_attributes(driver)} && {expression}"
-
-
-def _attributes(driver: str) -> str:
-    return f"device.attributes['{driver}']"
+    return f"'{attribute}' in {quoting.attributes(driver)} && {expression}"

@@ -13,7 +13,7 @@ _FRACTION = "gpu-fraction"
 _MEMORY = "gpu-memory"
 _DEVICES = "gpu-fraction-num-devices"
 _CONTAINER = "gpu-fraction-container-name"
-_NAMES = (_FRACTION, _MEMORY, _DEVICES, _CONTAINER)
+NAMES = (_FRACTION, _MEMORY, _DEVICES, _CONTAINER)
 _DECIMAL = re.compile(r"0?\.\d{1,9}", re.ASCII)
 
 
@@ -28,7 +28,7 @@ def container(pod: reading.Pod) -> str | None:
 def read(container: reading.Container, scene: scenes.Scene) -> asks.Wish:
     """What the annotations ask for, for this container."""
     has, said = scene.pod.annotations, scene.said
-    found = tuple(name for name in _NAMES if name in has)
+    found = tuple(name for name in NAMES if name in has)
     fraction = memory = None
     count: int | None = 1
     if _FRACTION in has and _MEMORY in has:

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 
+from dra_driver.logic.cel import quoting
+
 
 def known(name: str, table: str) -> str:
     """Whether a device tells of an attribute or a capacity."""
-    return f"{quote(name)} in {table}"
+    return f"{quoting.literal(name)} in {table}"
 
 
 def one_of(value: str, wanted: Sequence[str | int]) -> str:
     """Whether a value is one of those wanted, of which there is at least one."""
-    literals = [str(one) if isinstance(one, int) else quote(one) for one in dict.fromkeys(wanted)]
+    literals = [
+        str(one) if isinstance(one, int) else quoting.literal(one) for one in dict.fromkeys(wanted)
+    ]
     one = f"{value} == {literals[0]}"
     return one if len(literals) == 1 else f"{value} in [{', '.join(literals)}]"
 
@@ -30,9 +34,3 @@ def all_of(parts: Sequence[str]) -> str:
 def both(first: str, second: str) -> str:
     """Whether both hold, in this order: the first asks whether there is what the second reads."""
     return second if first == "true" else f"{first} && {second}"
-
-
-def quote(text: str) -> str:
-    """The text as a literal, in single quotes."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"

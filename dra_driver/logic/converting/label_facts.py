@@ -9,6 +9,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from dra_driver.logic.cel import quoting
 from dra_driver.logic.converting import label_expressions
 from dra_driver.model import texts, versions
 
@@ -50,12 +51,12 @@ class Asked:
     @property
     def attributes(self) -> str:
         """The driver's attributes in CEL."""
-        return f"device.attributes[{label_expressions.quote(self.driver)}]"
+        return quoting.attributes(self.driver)
 
     @property
     def capacity(self) -> str:
         """The driver's capacities in CEL."""
-        return f"device.capacity[{label_expressions.quote(self.driver)}]"
+        return quoting.capacities(self.driver)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 
+from dra_driver.logic.cel import quoting
 from dra_driver.logic.converting import gpu_products, label_expressions, label_facts
 from dra_driver.model import texts
 
@@ -189,7 +190,7 @@ def _of_instances(
         raise label_facts.UnsaidError(
             "partitions are cut for claims: there is no number of them before"
         )
-    ours = f"{asked.attributes}.?profile.orValue('') == {label_expressions.quote(profile)}"
+    ours = f"{asked.attributes}.?profile.orValue('') == {quoting.literal(profile)}"
     if name == "product":
         bare = dataclasses.replace(
             requirement, values=tuple(_card_of(value, profile) for value in requirement.values)

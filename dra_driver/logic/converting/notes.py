@@ -1,5 +1,6 @@
 """What is found while a pod is read: kept in order, for the conversion and its explanation."""
 
+import json
 from collections.abc import Iterable
 
 from dra_driver.logic.converting import conversion
@@ -52,7 +53,9 @@ def _shown(value: object) -> str:
     match value:
         case int() if abs(value) >= 2**63:
             return "a number of more than 64 bits"
-        case None | bool() | int() | float() | str():
+        case None | bool():
+            return json.dumps(value)
+        case int() | float() | str():
             return texts.quoted(value)
         case dict():
             return "an object"

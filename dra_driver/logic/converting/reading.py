@@ -58,11 +58,12 @@ def read(pod: object) -> Pod:
     """The pod in anything that was decoded from JSON."""
     body = mapping(pod)
     metadata, spec = mapping(body.get("metadata")), mapping(body.get("spec"))
+    scheduler = spec.get("schedulerName")
     return Pod(
         tuple(_containers(spec)),
         _texts(metadata.get("annotations")),
         _texts(metadata.get("labels")),
-        str(spec.get("schedulerName") or "")[:253],
+        scheduler if isinstance(scheduler, str) else "",
     )
 
 
@@ -74,6 +75,12 @@ def mapping(value: object) -> Mapping[str, Any]:
 def listed(value: object) -> list[Any]:
     """The list that this is; an empty one if it is something else."""
     return value if isinstance(value, list) else []
+
+
+def replaced(body: Mapping[str, Any], key: str, value: Any) -> Json:
+    """The object with another value, in its place; without it where that is empty."""
+    changed = {**body, key: value}
+    return changed if value else {name: item for name, item in changed.items() if name != key}
 
 
 def whole(

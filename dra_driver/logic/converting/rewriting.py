@@ -32,11 +32,12 @@ def rewritten(
     `templates` are the names of templates by the names of the claims that the pod gets.
     """
     spec = dict(pod["spec"])
+    for key in {change.wish.container.listed for change in changes}:
+        spec[key] = list(spec[key])
     for change in changes:
         container = change.wish.container
-        listed = list(spec[container.listed])
-        listed[container.index] = _container(listed[container.index], change)
-        spec[container.listed] = listed
+        body = spec[container.listed][container.index]
+        spec[container.listed][container.index] = _container(body, change)
     added = [
         {"name": name, "resourceClaimTemplateName": template}
         for name, template in templates.items()
@@ -46,7 +47,9 @@ def rewritten(
     metadata = reading.mapping(pod.get("metadata"))
     if annotations and reading.mapping(metadata.get("annotations")):
         kept = {k: v for k, v in metadata["annotations"].items() if k not in annotations}
-        changed["metadata"] = _with(metadata, "annotations", kept)
+        changed = reading.replaced(
+            changed, "metadata", reading.replaced(metadata, "annotations", kept)
+        )
     return changed
 
 
@@ -64,16 +67,10 @@ def _container(body: Json, change: Change) -> Json:
     for key in ("limits", "requests"):
         if reading.mapping(resources.get(key)):
             kept = {k: v for k, v in resources[key].items() if k not in change.wish.resources}
-            resources = _with(resources, key, kept)
+            resources = reading.replaced(resources, key, kept)
     resources["claims"] = [*(resources.get("claims") or ()), {"name": change.claim}]
     changed = {**body, "resources": resources}
     if change.wish.environment:
         environment = [{"name": n, "value": v} for n, v in change.wish.environment]
         changed["env"] = [*(body.get("env") or ()), *environment]
     return changed
-
-
-def _with(body: Mapping[str, Any], key: str, value: Any) -> Json:
-    """The object with another value, in its place; without it where that is empty."""
-    changed = {**body, key: value}
-    return changed if value else {name: item for name, item in changed.items() if name != key}

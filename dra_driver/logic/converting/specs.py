@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dra_driver.logic.converting import asks, conversion, notes, sizes
+from dra_driver.logic.converting import alternatives, asks, conversion, notes, sizes
+from dra_driver.model import quantities
 
 Json = dict[str, Any]
 
@@ -47,7 +48,7 @@ def of(
     told: list[str] = []
     for number, ask in enumerate(wish.asks, start=1):
         name = "gpu" if number == 1 else f"gpu-{number}"
-        found = sizes.alternatives(where, ask, policy, said)
+        found = sizes.of(where, ask, policy, said)
         if not found:
             return None
         requests.append(_request(name, ask, found, selectors))
@@ -60,7 +61,7 @@ def of(
 
 
 def _request(
-    name: str, ask: asks.Ask, found: Sequence[sizes.Alternative], selectors: Sequence[str]
+    name: str, ask: asks.Ask, found: Sequence[alternatives.Alternative], selectors: Sequence[str]
 ) -> Json:
     if len(found) == 1:
         return {"name": name, "exactly": _devices(ask, found[0], selectors)}
@@ -68,7 +69,7 @@ def _request(
     return {"name": name, "firstAvailable": listed}
 
 
-def _devices(ask: asks.Ask, one: sizes.Alternative, selectors: Sequence[str]) -> Json:
+def _devices(ask: asks.Ask, one: alternatives.Alternative, selectors: Sequence[str]) -> Json:
     body: Json = {"deviceClassName": one.device_class}
     expressions = [*one.selectors, *selectors]
     if expressions:
@@ -92,7 +93,7 @@ def _constraints(name: str, ask: asks.Ask, driver: str) -> list[Json]:
     return found
 
 
-def _told(ask: asks.Ask, found: Sequence[sizes.Alternative]) -> str:
+def _told(ask: asks.Ask, found: Sequence[alternatives.Alternative]) -> str:
     ways = [_told_way(one) for one in found]
     text = ways[0] if len(ways) == 1 else f"the first that is free of: {'; '.join(ways)}"
     many = f"{ask.count} x " if ask.count > 1 else ""
@@ -101,6 +102,8 @@ def _told(ask: asks.Ask, found: Sequence[sizes.Alternative]) -> str:
     return f"{many}{found[0].device_class}{profile}{': ' if text else ''}{text}{apart}"
 
 
-def _told_way(one: sizes.Alternative) -> str:
+def _told_way(one: alternatives.Alternative) -> str:
     amounts = ", ".join(f"{name} {amount}" for name, amount in one.capacity.items())
+    if one.least:
+        amounts = f"at least {quantities.of_bytes(one.least)}"
     return f"{amounts} of a card of {one.size >> 20}Mi" if one.size else amounts

@@ -273,4 +273,4 @@ def test_an_expression_that_is_too_long_is_refused_and_nothing_else_is_said():
 def test_quotes_in_values_stay_in_them():
     read = labels.read({"nodeSelector": {PRODUCT: 'it\'s \\ "x"'}}, DRIVER)
     assert selection.check(read.selectors[0], lists=False) is None
-    assert read.selectors[0].endswith("== 'it\\'s \\\\ \"x\"'")
+    assert read.selectors[0].endswith(r'''== "it's \\ \"x\""''')
