@@ -206,7 +206,8 @@ def test_a_line_says_what_became_of_each_ask():
     made = scene.converted(scene.pod(scene.container(limits={REPLICA: 2})))
     assert scene.told(made.lines) == [
         (
-            "container main: nvidia.com/gpu.shared: 2: claim gpu-main: 2 x shared-mps.gpu.nvidia.com: "
+            "container main: nvidia.com/gpu.shared: 2: claim gpu-main: "
+            "2 x shared-mps.gpu.nvidia.com: "
             "memory 8Gi, cores 10 of a card of 81920Mi, on different cards"
         )
     ]

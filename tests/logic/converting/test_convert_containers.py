@@ -1,0 +1,343 @@
+"""Pods of several containers: which has a claim of its own, and what else of a pod changes."""
+
+import converting_scene as scene
+import pytest
+from converting_scene import MIG, container, of_profile, one, share
+
+GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
+
+
+def hami(mib, cores=None, count=1):
+    limits = {GPU: count, MEMORY: mib}
+    return limits if cores is None else {**limits, CORES: cores}
+
+
+def partition(profile, count=1):
+    return {f"nvidia.com/mig-{profile}": count}
+
+
+def used(made):
+    """The claims of each container."""
+    spec = made.pod["spec"]
+    return {
+        body["name"]: [claim["name"] for claim in body["resources"].get("claims", ())]
+        for body in [*spec.get("initContainers", ()), *spec["containers"]]
+        if "resources" in body
+    }
+
+
+def of_init(main, *before, policy=scene.EIGHTY):
+    """The claims of a pod whose containers `i0`, `i1`, … end before `main` starts."""
+    body = scene.pod(
+        container("main", main),
+        initContainers=[container(f"i{n}", limits) for n, limits in enumerate(before)],
+    )
+    made = scene.converted(body, policy)
+    return used(made), scene.specs(made)
+
+
+def test_each_container_has_a_claim_of_its_own():
+    body = scene.pod(container("a", hami(10240, 30)), container("b", hami(20480, 40, 2)))
+    made = scene.converted(body)
+    assert used(made) == {"a": ["gpu-a"], "b": ["gpu-b"]}
+    assert scene.specs(made) == {
+        "gpu-a": one(share("10Gi", "30")),
+        "gpu-b": one(share("20Gi", "40", count=2)),
+    }
+
+
+def test_containers_that_ask_for_the_same_share_a_template_and_no_claim():
+    body = scene.pod(container("a", hami(10240, 30)), container("b", hami(10240, 30)))
+    made = scene.converted(body)
+    assert used(made) == {"a": ["gpu-a"], "b": ["gpu-b"]}
+    [template] = made.templates
+    assert made.pod["spec"]["resourceClaims"] == [
+        {"name": "gpu-a", "resourceClaimTemplateName": template.name},
+        {"name": "gpu-b", "resourceClaimTemplateName": template.name},
+    ]
+
+
+def test_containers_may_ask_different_systems():
+    body = scene.pod(
+        container("a", hami(10240, 30)),
+        container("b", {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 8192}),
+        container("c", {"tencent.com/vcuda-core": 20, "tencent.com/vcuda-memory": 4}),
+        container("d", {"aliyun.com/gpu-mem": 16}),
+        container("e", partition("1g.10gb")),
+        container("f", {"cpu": 1}),
+    )
+    assert scene.specs(scene.converted(body)) == {
+        "gpu-a": one(share("10Gi", "30")),
+        "gpu-b": one(share("8Gi", "10")),
+        "gpu-c": one(share("1Gi", "20")),
+        "gpu-d": one(share("16Gi", "20")),
+        "gpu-e": one(scene.devices(MIG, of_profile("1g.10gb"))),
+    }
+
+
+def test_containers_that_ask_for_nothing_are_the_same():
+    others = [
+        container("a", {"cpu": 1}),
+        {"name": "b", "image": "none"},
+        container("c", {"memory": "1Gi"}, resources={"claims": [{"name": "x"}]}),
+    ]
+    claims = [{"name": "x", "resourceClaimName": "x"}]
+    body = scene.pod(*others, container("d", hami(10240, 30)), resourceClaims=claims)
+    made = scene.converted(body).pod["spec"]
+    assert made["containers"][:3] == others
+    assert made["resourceClaims"][:1] == claims
+
+
+SMALLER = {
+    "the same": (hami(10240, 30), hami(10240, 30)),
+    "less memory": (hami(10240, 30), hami(2048, 30)),
+    "fewer cores": (hami(10240, 30), hami(10240, 10)),
+    "less memory, and cores that follow it": (hami(10240), hami(2048)),
+    "cores that follow memory, of a card that is had alone": (hami(10240, 100), hami(2048)),
+    "fewer cards": (hami(10240, 30, 4), hami(10240, 30, 2)),
+    "one partition of two": (partition("1g.10gb", 2), partition("1g.10gb")),
+    "partitions of one of two profiles": (
+        partition("1g.10gb") | partition("3g.40gb"),
+        partition("3g.40gb"),
+    ),
+}
+LARGER = {
+    "more memory": (hami(10240, 30), hami(20480, 30)),
+    "more cores": (hami(10240, 30), hami(10240, 40)),
+    "more cards": (hami(10240, 30), hami(10240, 30, 2)),
+    "less memory and more cores": (hami(10240, 30), hami(2048, 31)),
+    "cores that follow memory, beside cores": (hami(10240, 30), hami(2048)),
+    "an amount beside a part": (
+        {GPU: 1, "nvidia.com/gpumem-percentage": 50},
+        {GPU: 1, MEMORY: 1},
+    ),
+    "a whole card beside a share": (hami(10240, 30), {GPU: 1, CORES: 0}),
+    "another profile": (partition("3g.40gb"), partition("1g.10gb")),
+    "two profiles beside one": (
+        partition("1g.10gb"),
+        partition("1g.10gb") | partition("3g.40gb"),
+    ),
+    "a partition beside a share": (hami(81920), partition("1g.10gb")),
+}
+
+
+@pytest.mark.parametrize("case", SMALLER)
+def test_an_init_container_uses_what_its_pod_gets_anyway(case):
+    main, before = SMALLER[case]
+    claims, specs = of_init(main, before)
+    assert claims == {"i0": ["gpu-main"], "main": ["gpu-main"]}
+    assert list(specs) == ["gpu-main"]
+    alone = scene.converted(scene.pod(container("main", main)))
+    assert specs == scene.specs(alone)
+
+
+@pytest.mark.parametrize("case", LARGER)
+def test_an_init_container_that_needs_other_devices_has_a_claim(case):
+    main, before = LARGER[case]
+    claims, specs = of_init(main, before)
+    assert claims == {"i0": ["gpu-i0"], "main": ["gpu-main"]}
+    assert list(specs) == ["gpu-i0", "gpu-main"]
+
+
+def test_init_containers_take_turns_with_what_the_largest_of_them_needs():
+    claims, specs = of_init({"cpu": 1}, hami(1024, 5), hami(4096, 20), hami(2048, 20))
+    assert claims == {"i0": ["gpu-i1"], "i1": ["gpu-i1"], "i2": ["gpu-i1"], "main": []}
+    assert specs == {"gpu-i1": one(share("4Gi", "20"))}
+
+
+def test_init_containers_of_which_none_is_enough_for_the_others_have_claims():
+    claims, specs = of_init({"cpu": 1}, hami(1024, 50), hami(4096, 20), hami(1024, 20))
+    assert claims == {"i0": ["gpu-i0"], "i1": ["gpu-i1"], "i2": ["gpu-i0"], "main": []}
+    assert specs == {"gpu-i0": one(share("1Gi", "50")), "gpu-i1": one(share("4Gi", "20"))}
+
+
+def test_an_init_container_uses_the_claim_of_the_container_that_has_enough():
+    body = scene.pod(
+        container("small", hami(1024, 5)),
+        container("large", hami(8192, 50)),
+        initContainers=[container("before", hami(4096, 20))],
+    )
+    made = scene.converted(body)
+    assert used(made) == {"before": ["gpu-large"], "small": ["gpu-small"], "large": ["gpu-large"]}
+
+
+def test_a_sidecar_shares_with_nobody_who_runs_beside_it():
+    sidecar = container("sidecar", hami(10240, 30), restartPolicy="Always")
+    before, after = container("before", hami(2048, 30)), container("after", hami(2048, 30))
+    made = scene.converted(
+        scene.pod(container("main", {"cpu": 1}), initContainers=[before, sidecar, after])
+    )
+    assert used(made) == {
+        "before": ["gpu-sidecar"],
+        "sidecar": ["gpu-sidecar"],
+        "after": ["gpu-after"],
+        "main": [],
+    }
+    made = scene.converted(scene.pod(container("main", hami(10240, 30)), initContainers=[sidecar]))
+    assert used(made) == {"sidecar": ["gpu-sidecar"], "main": ["gpu-main"]}
+
+
+def test_a_line_says_whose_claim_an_init_container_uses():
+    body = scene.pod(
+        container("main", hami(8192, 50)), initContainers=[container("before", hami(4096, 20))]
+    )
+    said = "nvidia.com/gpu: 1, nvidia.com/gpumem: 4096, nvidia.com/gpucores: 20"
+    told = "claim gpu-main of container main: they take turns"
+    assert f"container before: {said}: {told}" in scene.told(scene.converted(body).lines)
+
+
+# What else is in a container, and in a pod
+
+
+@pytest.mark.parametrize("where", ["limits", "requests"])
+def test_resources_are_taken_from_where_they_are(where):
+    other = "requests" if where == "limits" else "limits"
+    body = scene.pod(container(resources={where: hami(10240, 30), other: {"cpu": "1"}}))
+    made = scene.converted(body)
+    assert scene.specs(made) == {"gpu-main": one(share("10Gi", "30"))}
+    assert made.pod["spec"]["containers"][0]["resources"] == {
+        other: {"cpu": "1"},
+        "claims": [{"name": "gpu-main"}],
+    }
+
+
+def test_resources_of_which_some_are_limits_and_some_requests_are_one_ask():
+    body = scene.pod(container(resources={"limits": {GPU: 1}, "requests": {MEMORY: 10240}}))
+    made = scene.converted(body)
+    assert scene.specs(made) == {"gpu-main": one(share("10Gi", "12"))}
+    assert made.pod["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu-main"}]}
+
+
+def test_an_amount_may_be_written_in_another_way_in_requests():
+    resources = {"limits": hami(10240), "requests": {GPU: "1", MEMORY: "10Ki"}}
+    made = scene.converted(scene.pod(container(resources=resources)))
+    assert scene.specs(made) == {"gpu-main": one(share("10Gi", "12"))}
+
+
+def test_claims_and_variables_that_are_there_come_first():
+    claims = [{"name": "net", "resourceClaimTemplateName": "nics"}]
+    body = scene.pod(
+        container(
+            resources={
+                "limits": hami(1024, 5) | {"nvidia.com/priority": 1},
+                "claims": [{"name": "net"}],
+            },
+            env=[{"name": "A", "value": "1"}],
+        ),
+        resourceClaims=claims,
+    )
+    spec = scene.converted(body).pod["spec"]
+    assert spec["containers"][0] == {
+        "name": "main",
+        "image": "none",
+        "resources": {"claims": [{"name": "net"}, {"name": "gpu-main"}]},
+        "env": [
+            {"name": "A", "value": "1"},
+            {"name": "CUDA_MPS_CLIENT_PRIORITY", "value": "1"},
+        ],
+    }
+    assert spec["resourceClaims"][0] == claims[0]
+    assert [claim["name"] for claim in spec["resourceClaims"]] == ["net", "gpu-main"]
+
+
+def test_lists_that_are_null_are_as_if_they_were_not_there():
+    resources = {"limits": hami(1024, 5), "requests": None, "claims": None}
+    body = scene.pod(container(resources=resources, env=None), resourceClaims=None)
+    spec = scene.converted(body).pod["spec"]
+    assert spec["containers"][0]["resources"]["claims"] == [{"name": "gpu-main"}]
+    assert [claim["name"] for claim in spec["resourceClaims"]] == ["gpu-main"]
+
+
+def test_a_variable_of_that_name_stays_with_a_warning():
+    env = [{"name": "CUDA_MPS_CLIENT_PRIORITY", "value": "1"}]
+    limits = hami(1024, 5) | {"nvidia.com/priority": 0}
+    made = scene.converted(scene.pod(container(limits=limits, env=env)))
+    assert made.pod["spec"]["containers"][0]["env"] == env
+    scene.begins(
+        scene.told(made.warnings),
+        ["container main: env CUDA_MPS_CLIENT_PRIORITY: stays as it is"],
+    )
+
+
+LEFT_OVER = {
+    "a runtime class": ({"runtimeClassName": "nvidia"}, "pod: runtimeClassName: nvidia: "),
+    "HAMi's scheduler": (
+        {"schedulerName": "hami-scheduler"},
+        "pod: schedulerName: hami-scheduler: ",
+    ),
+    "the host's IPC": ({"hostIPC": True}, "pod: hostIPC: true: "),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OVER)
+def test_what_claims_do_not_need_is_dropped_by_the_command(case):
+    fields, beginning = LEFT_OVER[case]
+    made = scene.converted(scene.pod(container(limits=hami(1024, 5)), **fields))
+    assert not made.pod["spec"].keys() & fields.keys()
+    assert any(text.startswith(f"{beginning}dropped: ") for text in scene.told(made.lines))
+    assert made.warnings == ()
+
+
+@pytest.mark.parametrize("case", LEFT_OVER)
+def test_what_claims_do_not_need_stays_with_a_warning_in_the_webhook(case):
+    fields, beginning = LEFT_OVER[case]
+    policy = scene.policy(scene.card(80), command=False)
+    made = scene.converted(scene.pod(container(limits=hami(1024, 5)), **fields), policy)
+    assert {name: made.pod["spec"][name] for name in fields} == fields
+    scene.begins(scene.told(made.warnings), [f"{beginning}stays"])
+
+
+def test_the_variable_that_gives_devices_is_dropped_by_the_command_and_told_by_the_webhook():
+    env = [{"name": "A", "value": "1"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    other = container("other", env=list(env))
+    body = scene.pod(container(limits=hami(1024, 5), env=env), other)
+    made = scene.converted(body)
+    assert made.pod["spec"]["containers"][0]["env"] == env[:1]
+    assert made.pod["spec"]["containers"][1] == other
+    made = scene.converted(body, scene.policy(scene.card(80), command=False))
+    assert made.pod["spec"]["containers"][0]["env"] == env
+    beginning = "container main: env NVIDIA_VISIBLE_DEVICES: all: stays"
+    scene.begins(scene.told(made.warnings), [beginning])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"runtimeClassName": "gvisor"}, {"schedulerName": "mine"}, {"hostIPC": False}],
+    ids=["a runtime class", "a scheduler", "no IPC of the host"],
+)
+def test_what_has_another_purpose_stays(fields):
+    made = scene.converted(scene.pod(container(limits=hami(1024, 5)), **fields))
+    assert {name: made.pod["spec"].get(name) for name in fields} == fields
+    assert made.warnings == ()
+
+
+def test_the_host_s_ipc_stays_for_what_is_not_shared():
+    made = scene.converted(scene.pod(container(limits=partition("1g.10gb")), hostIPC=True))
+    assert made.pod["spec"]["hostIPC"] is True
+
+
+RECORDS = {
+    "hami.io/vgpu-node": "node-a",
+    "hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,1024,30:",
+    "hami.io/bind-time": "1700000000",
+    "volcano.sh/vgpu-ids-new": "GPU-a",
+}
+
+
+def test_records_of_where_another_pod_was_are_dropped_by_the_command():
+    metadata = {"annotations": {"kept": "1", **RECORDS}}
+    body = scene.pod(container(limits=hami(1024, 5)), metadata=metadata)
+    made = scene.converted(body)
+    assert made.pod["metadata"]["annotations"] == {"kept": "1"}
+    assert made.warnings == ()
+    lines = scene.told(made.lines)
+    for name in RECORDS:
+        assert any(text.startswith(f"pod: annotation {name}: dropped") for text in lines)
+
+
+def test_records_of_where_another_pod_was_are_told_by_the_webhook():
+    metadata = {"annotations": {"kept": "1", **RECORDS}}
+    body = scene.pod(container(limits=hami(1024, 5)), metadata=metadata)
+    made = scene.converted(body, scene.policy(scene.card(80), command=False))
+    assert made.pod["metadata"]["annotations"] == metadata["annotations"]
+    scene.begins(scene.told(made.warnings), [f"pod: annotation {name}: stays" for name in RECORDS])
