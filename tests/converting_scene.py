@@ -186,6 +186,20 @@ def converted(body: Any, under: conversion.Policy = EIGHTY) -> conversion.Conver
     return made
 
 
+def refused(body: Any, under: conversion.Policy = EIGHTY) -> list[conversion.Problem]:
+    """The problems of a pod, of which nothing is converted."""
+    before = copy.deepcopy(body)
+    made = converting.convert(body, under)
+    assert body == before
+    assert made.pod is body
+    assert (made.templates, made.lines, made.is_converted) == ((), (), False)
+    return list(made.problems)
+
+
+def problem(field: str, value: str, rule: str, where: str = "container main") -> conversion.Problem:
+    return conversion.Problem(where, field, value, rule)
+
+
 def specs(made: conversion.Conversion) -> dict[str, Json]:
     """The specs of the pod's claims, by their names; of templates each is used."""
     by_name = {template.name: template.spec for template in made.templates}

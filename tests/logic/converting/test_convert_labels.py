@@ -21,7 +21,7 @@ from converting_scene import (
 )
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
-PRODUCT = "nvidia.com/gpu.product"
+PRODUCT, FAMILY = "nvidia.com/gpu.product", "nvidia.com/gpu.family"
 HAMI = {GPU: 1, MEMORY: 10240, CORES: 30}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 H100 = f"'productName' in {A} && {A}.productName.replace(' ', '-') == 'NVIDIA-H100-80GB-HBM3'"
@@ -54,11 +54,11 @@ LABELS = {
     "a product that is shared": (
         _spec(**{PRODUCT: "NVIDIA-H100-80GB-HBM3-SHARED"}), {}, [H100],
     ),
-    "a family": (_spec(**{"nvidia.com/gpu.family": "hopper"}), {}, [HOPPER]),
+    "a family": (_spec(**{FAMILY: "hopper"}), {}, [HOPPER]),
     "memory": (_spec(**{"nvidia.com/gpu.memory": "15360"}), {}, [OF_15360]),
     "a capability": (_spec(**{"nvidia.com/gpu.compute.major": "9"}), {}, [NINE]),
     "several, beside a label of the node": (
-        _spec(**{PRODUCT: "NVIDIA-H100-80GB-HBM3", "disk": "ssd", "nvidia.com/gpu.family": "hopper"}),
+        _spec(**{PRODUCT: "NVIDIA-H100-80GB-HBM3", "disk": "ssd", FAMILY: "hopper"}),
         _spec(disk="ssd"),
         [H100, HOPPER],
     ),
@@ -72,7 +72,7 @@ LABELS = {
         [H100],
     ),
     "by affinity and by node selector": (
-        affinity((PRODUCT, "In", "NVIDIA-H100-80GB-HBM3"), other=_spec(**{"nvidia.com/gpu.family": "hopper"})),
+        affinity((PRODUCT, "In", "NVIDIA-H100-80GB-HBM3"), other=_spec(**{FAMILY: "hopper"})),
         {},
         [HOPPER, H100],
     ),
@@ -130,7 +130,7 @@ def test_a_label_is_a_selector_of_every_alternative():
         mib_24576=share("12Gi", "50", has_just("24Gi"), HOPPER),
         mib_81920=share("12Gi", "15", has_just("80Gi"), HOPPER),
     )
-    spec = _spec(**{"nvidia.com/gpu.family": "hopper"})
+    spec = _spec(**{FAMILY: "hopper"})
     scene.check(Ask({GPU: 1, MEMORY: 12288}, claim, scene.MIXED, spec=spec))
 
 
@@ -138,7 +138,7 @@ def test_a_label_is_a_selector_of_every_request_of_every_container():
     body = scene.pod(
         container("a", {"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-3g.40gb": 1}),
         container("b", HAMI),
-        **_spec(**{"nvidia.com/gpu.family": "hopper"}),
+        **_spec(**{FAMILY: "hopper"}),
     )
     found = scene.specs(scene.converted(body))
     assert found["gpu-b"] == one(share("10Gi", "30", HOPPER))
@@ -216,12 +216,12 @@ def test_a_label_whose_value_cannot_be_refuses_nothing_and_stays():
 def test_lists_of_annotations_come_before_labels():
     annotations = {"nvidia.com/use-gpuuuid": "GPU-a"}
     uuid = f"'uuid' in {A} && {A}.uuid in ['GPU-a']"
-    spec = _spec(**{"nvidia.com/gpu.family": "hopper"})
+    spec = _spec(**{FAMILY: "hopper"})
     claim = one(share("10Gi", "30", uuid, HOPPER))
     scene.check(Ask(HAMI, claim, annotations=annotations, spec=spec))
 
 
 def test_a_line_says_what_became_of_a_label():
-    body = scene.pod(container(limits=HAMI), **_spec(**{"nvidia.com/gpu.family": "hopper"}))
+    body = scene.pod(container(limits=HAMI), **_spec(**{FAMILY: "hopper"}))
     lines = scene.told(scene.converted(body).lines)
     assert f"pod: nodeSelector nvidia.com/gpu.family=hopper: selector {HOPPER}" in lines
