@@ -41,21 +41,36 @@ def _whole(
 ) -> tuple[alternatives.Alternative, ...]:
     selectors = [*ask.selectors]
     if ask.memory is not None:
-        if _is_too_large(where, ask, ask.memory, policy, said):
+        kinds = policy.fleet.kinds if policy.fleet is not None else ()
+        sizes = [kind.memory for kind in kinds]
+        if _is_too_large(where, ask, ask.memory, (sizes, "card"), said):
             return ()
         selectors.append(expressions.memory(policy.driver, ">=", ask.memory))
     return (alternatives.Alternative(policy.driver, tuple(selectors)),)
 
 
 def _is_too_large(
-    where: str, ask: asks.Ask, amount: int, policy: conversion.Policy, said: notes.Notes
+    where: str,
+    ask: asks.Ask,
+    amount: int,
+    cards: tuple[Sequence[int], str],
+    said: notes.Notes,
 ) -> bool:
-    """Refuse more than any card of the fleet has."""
-    kinds = policy.fleet.kinds if policy.fleet is not None else ()
-    largest = max((kind.memory for kind in kinds), default=amount)
+    """Refuse more than any of these cards has, of which nothing may be known."""
+    sizes, what = cards
+    largest = max(sizes, default=amount)
     if amount > largest:
-        alternatives.refuse_large(where, ask, amount, largest, "card", said)
+        alternatives.refuse_large(where, ask, amount, largest, what, said)
     return amount > largest
+
+
+def _cards(policy: conversion.Policy) -> tuple[Sequence[int], str]:
+    """Bytes of memory of cards that are shared by memory; of all, where none is."""
+    if policy.fleet is None:
+        return (), "card"
+    if policy.fleet.sizes:
+        return policy.fleet.sizes, "card that is shared"
+    return [kind.memory for kind in policy.fleet.kinds], "card"
 
 
 def _shares(
@@ -68,11 +83,7 @@ def _shares(
         return _fractions(where, ask, ask.fraction, policy, known, said)
     amount = ask.memory or 0
     fitting = [size for size in known if size >= amount]
-    if _is_too_large(where, ask, amount, policy, said):
-        return ()
-    if known and not fitting:
-        largest = "card that is shared"
-        alternatives.refuse_large(where, ask, amount, known[-1], largest, said)
+    if _is_too_large(where, ask, amount, _cards(policy), said):
         return ()
     if ask.cores:
         return (_share(ask, policy, amount, ask.cores),)
