@@ -20,6 +20,9 @@ NAMESPACE = "default"
 GPU, MIG, MIG_DEVICE, VFIO = parameters.Kind
 WRITES = frozenset({"create", "delete", "patch", "update"})
 T4S = {"selector": {"productName": "*t4*"}}
+_LONG = {"orExpression": [{"productName": f"{'x' * 120}{number}"} for number in range(32)]}
+WRONG: Json = {"selector": {"orExpression": [_LONG, _LONG, _LONG]}}
+"""The API server takes it, and in CEL it is longer than a selector may be."""
 H100S = {"count": 2, "selector": {"productName": "*h100*"}}
 
 

@@ -8,8 +8,8 @@ from dra_driver.logic.converting import asks, notes, reading
 
 Json = dict[str, Any]
 
-MOST = 128
-"""Containers of a pod that ask for GPUs; a node has fewer devices for claims of one pod."""
+MOST = 512
+"""Containers of a pod that ask for GPUs: more than any pod for people to read has."""
 _WITH_DAEMON = {asks.Kind.SHARE, asks.Kind.REPLICA, asks.Kind.PART}
 
 

@@ -65,7 +65,7 @@ def test_nothing_is_written_where_nothing_changes(scene, client):
     scene.put(GPU, T4S)
     scene.foreign_template("theirs")
     scene.put(GPU, T4S, "theirs")
-    scene.put(MIG, {"profile": "no"}, "wrong")
+    scene.put(MIG, {"profile": "1g.10gb"} | parameter_scene.WRONG, "wrong")
     keeper = scene.keeper(client)
     scene.look(keeper)
     before = scene.writes()
@@ -92,11 +92,11 @@ def test_parameters_that_are_wrong_now_have_no_template_that_says_what_they_were
     keeper = scene.keeper(client)
     scene.look(keeper)
     since = scene.condition(GPU)["lastTransitionTime"]
-    scene.change(GPU, {"selector": {"productName": "x", "brand": "y"}})
+    scene.change(GPU, parameter_scene.WRONG)
     scene.look(keeper)
     ready = scene.condition(GPU)
     assert (ready["status"], ready["reason"]) == ("False", "InvalidParameters")
-    assert ready["message"].startswith("spec.selector: it has productName and brand: write an")
+    assert ready["message"].startswith("spec.selector: longer than the 10240 bytes that are allo")
     assert scene.template() is None
     status = scene.get(GPU)["status"]
     assert (status["expressions"], "matching" in status) == ([], False)

@@ -5,11 +5,9 @@ import json
 import re
 import threading
 
-import hypothesis
 import pod_reviews
 import pytest
 import webhook_scene
-from hypothesis import strategies
 
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.webhook import converting
@@ -19,12 +17,6 @@ from dra_driver.sim.api.serving import options
 @pytest.fixture
 def client(own_cluster, tmp_path):
     with pod_reviews.converting_webhook(own_cluster, tmp_path) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
-def shared(cluster, tmp_path_factory):
-    with pod_reviews.converting_webhook(cluster, tmp_path_factory.mktemp("tls")) as connected:
         yield connected
 
 
@@ -296,105 +288,6 @@ def test_a_namespace_that_is_no_name_is_no_review(client):
         answer = client.send(json.dumps(document).encode(), path=pod_reviews.PATH)
         assert answer.status == 400
         assert answer.body.startswith(b"request.namespace: ")
-
-
-# What anybody may send
-
-_SCALARS = strategies.one_of(
-    strategies.none(),
-    strategies.booleans(),
-    strategies.integers(),
-    strategies.floats(allow_nan=False),
-    strategies.sampled_from(
-        ["", "1", "-1", "1Gi", "nvidia.com/gpu", "x" * 300, "\ud83d", "\x1b[2J"]
-    ),
-)
-_KEYS = strategies.sampled_from(
-    [
-        "metadata", "annotations", "labels", "name", "generateName", "spec", "containers", "env",
-        "initContainers", "resources", "limits", "requests", "claims", "resourceClaims",
-        "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpu.shared",
-        "nvidia.com/mig-1g.10gb", "nvidia.com/use-gpuuuid", "nodeSelector", "affinity",
-    ]
-)  # fmt: skip
-_ODD = strategies.recursive(
-    _SCALARS,
-    lambda inner: (
-        strategies.lists(inner, max_size=3) | strategies.dictionaries(_KEYS, inner, max_size=4)
-    ),
-    max_leaves=20,
-)
-
-
-@hypothesis.given(strategies.dictionaries(_KEYS, _ODD, max_size=4))
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_whatever_is_sent_as_a_pod_gets_an_answer(shared, body):
-    response = shared.convert(pod_reviews.review(body))
-    assert response["allowed"] or response["status"]["message"]
-
-
-@hypothesis.given(_ODD, _ODD)
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_whatever_a_pod_asks_for_gets_an_answer(shared, limits, rest):
-    body = pod_reviews.pod()
-    body["spec"]["containers"][0]["resources"] = {"limits": limits, "claims": rest}
-    response = shared.convert(pod_reviews.review(body))
-    assert response["allowed"] or response["status"]["message"]
-
-
-@pytest.mark.parametrize("field", ["env", "resources", "volumeMounts"])
-def test_what_is_nested_deeply_gets_an_answer(shared, field):
-    for depth in (100, 900, 5000, 100_000):
-        document = json.dumps(pod_reviews.review(pod_reviews.share()))
-        deep = "[" * depth + "]" * depth
-        text = document.replace('"image": "i"', f'"image": "i", "{field}": {deep}')
-        answer = shared.send(text.encode(), path=pod_reviews.PATH)
-        assert answer.status in (200, 400)
-
-
-def with_containers(count, **limits):
-    """A pod of so many containers that ask alike, but for what is given by their number."""
-    body = pod_reviews.share()
-    [container] = body["spec"]["containers"]
-    body["spec"]["containers"] = [
-        container
-        | {"name": f"c{number}"}
-        | {
-            "resources": {
-                "limits": container["resources"]["limits"]
-                | {f"nvidia.com/{name}": str(value(number)) for name, value in limits.items()}
-            }
-        }
-        for number in range(count)
-    ]
-    return body
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (with_containers(513), "at most 512 containers of a pod are looked at"),
-        (with_containers(8000), "at most 512 containers of a pod are looked at"),
-        (
-            with_containers(33, gpumem=lambda number: 1000 + number),
-            "pod: spec.containers: 33: at most 32 different asks of a pod are converted",
-        ),
-    ],
-    ids=["513", "8000", "33 asks"],
-)
-def test_more_than_can_be_done_while_a_review_waits_is_refused(shared, body, reason):
-    status = refused(shared, body)
-    assert status["code"] == 422
-    assert reason in status["message"]
-
-
-def test_a_pod_of_as_many_containers_as_are_looked_at_is_converted(shared):
-    body = with_containers(512, gpumem=lambda number: 1000 + number % 32)
-    response = shared.convert(pod_reviews.review(body))
-    assert response["allowed"]
-    assert len(json.dumps(pod_reviews.patch_of(response))) < 1_000_000
-    made = pod_reviews.patched(body, pod_reviews.patch_of(response))
-    assert len(made["metadata"]["annotations"]["dra-driver.dev/converted-from"]) <= 4096
 
 
 # Served or not
