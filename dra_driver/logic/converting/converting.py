@@ -118,7 +118,7 @@ def _with_room(pod: Json, wish: asks.Wish, said: notes.Notes) -> asks.Wish:
     """The wish without variables that its container has already."""
     container = wish.container
     body = pod["spec"][container.listed][container.index]
-    has = {reading.mapping(one).get("name") for one in reading.listed(body.get("env"))}
+    has = [reading.mapping(one).get("name") for one in reading.listed(body.get("env"))]
     for name, value in wish.environment:
         if name in has:
             becomes = f"stays as it is: {name}={value} is what was asked for otherwise"

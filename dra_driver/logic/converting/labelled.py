@@ -36,7 +36,8 @@ def read(pod: Json, wishes: Sequence[asks.Wish], scene: scenes.Scene) -> Labelle
             scene.said.warn(line.where, line.asked, _STAYS.format(nvidia.GPU))
     if found.partition:
         wishes = [_of_partitions(wish, scene) for wish in wishes]
-    return Labelled(wishes, found.selectors, spec)
+    # However they were written: equal asks have equal names.
+    return Labelled(wishes, sorted(found.selectors), spec)
 
 
 def warn(pod: Json, scene: scenes.Scene) -> None:
@@ -73,10 +74,11 @@ def _of_partition(wish: asks.Wish, ask: asks.Ask, scene: scenes.Scene) -> asks.A
     if ask.kind is asks.Kind.WHOLE:
         undivided = expressions.is_undivided(scene.policy.driver)
         kept = tuple(one for one in ask.selectors if one != undivided)
-        return dataclasses.replace(ask, kind=asks.Kind.PARTITION, selectors=kept)
-    rule = (
-        "the labels ask for a partition, and this for a share of a card: ask for "
-        "nvidia.com/mig-<profile>.shared, or leave the label out"
-    )
+        if not kept:
+            return dataclasses.replace(ask, kind=asks.Kind.PARTITION, selectors=())
+        what = "annotations choose whole cards: ask for nvidia.com/mig-<profile>"
+    else:
+        what = "this is for a share of a card: ask for nvidia.com/mig-<profile>.shared"
+    rule = f"the labels ask for a partition, and {what}, or leave the label out"
     scene.said.refuse(wish.container.where, ", ".join(ask.asked), ask.count, rule)
     return ask

@@ -13,6 +13,8 @@ Json = dict[str, Any]
 
 _APART = {asks.Kind.WHOLE, asks.Kind.SHARE, asks.Kind.REPLICA}
 """What of several devices each is a card of its own."""
+_LONGEST = 10 * 1024
+"""Bytes of an expression (`CELSelectorExpressionMaxLength`)."""
 MOST_DEVICES = 32
 """Devices of a claim (`AllocationResultsMaxSize`)."""
 
@@ -51,6 +53,11 @@ def of(
         found = sizes.of(where, ask, policy, said)
         if not found:
             return None
+        if _is_too_long(found):
+            field = ", ".join(ask.asked)
+            rule = f"the selectors for it are longer than {_LONGEST} bytes: list fewer"
+            said.refuse(where, field, ask.count, rule)
+            return None
         requests.append(_request(name, ask, found, selectors))
         constraints += _constraints(name, ask, policy.driver)
         told.append(_told(ask, found))
@@ -58,6 +65,10 @@ def of(
     if constraints:
         body["constraints"] = constraints
     return Spec({"devices": body}, tuple(told))
+
+
+def _is_too_long(found: Sequence[alternatives.Alternative]) -> bool:
+    return any(len(each.encode()) > _LONGEST for one in found for each in one.selectors)
 
 
 def _request(
