@@ -150,29 +150,12 @@ SCALARS = (
     | st.text(max_size=8)
     | st.sampled_from([2**63, -(2**63), 10**100, 1e400, "", "1", "nvidia.com/gpu", "gpu-fraction"])
 )
-NAMES = st.text(max_size=5) | st.sampled_from(
-    [
-        "metadata",
-        "spec",
-        "annotations",
-        "labels",
-        "containers",
-        "initContainers",
-        "resources",
-        "limits",
-        "requests",
-        "claims",
-        "env",
-        "name",
-        "nodeSelector",
-        "affinity",
-        "schedulerName",
-        "nvidia.com/gpu",
-        "nvidia.com/gpumem",
-        "volcano.sh/vgpu-number",
-        "gpu-fraction",
-    ]
+_KEYS = (
+    "metadata spec annotations labels containers initContainers resources limits requests claims "
+    "env name nodeSelector affinity schedulerName nvidia.com/gpu nvidia.com/gpumem "
+    "volcano.sh/vgpu-number gpu-fraction"
 )
+NAMES = st.text(max_size=5) | st.sampled_from(_KEYS.split())
 ANYTHING = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=5),
