@@ -60,7 +60,7 @@ LABELS = {
     "several, beside a label of the node": (
         _spec(**{PRODUCT: "NVIDIA-H100-80GB-HBM3", "disk": "ssd", FAMILY: "hopper"}),
         _spec(disk="ssd"),
-        [H100, HOPPER],
+        [HOPPER, H100],
     ),
     "that there are GPUs": (_spec(**{"nvidia.com/gpu.present": "true"}), {}, []),
     "a driver, by affinity": (
@@ -165,7 +165,7 @@ def test_a_label_of_a_partition_is_no_label_of_a_share():
     assert (made.pod, made.templates) == (body, ())
     [problem] = made.problems
     assert problem.where == "container main"
-    assert problem.rule.startswith("the labels ask for a partition, and this for a share of a card")
+    assert problem.rule.startswith("the labels ask for a partition, and this is for a share of a ")
 
 
 def test_labels_stay_where_a_container_keeps_its_gpu():

@@ -228,7 +228,7 @@ def test_of_very_many_problems_some_are_told():
     assert 1 <= len(scene.refused(body)) <= 50
 
 
-def test_more_containers_than_any_node_has_devices_for_are_refused():
-    body = scene.pod(*(container(f"c{n}", HAMI) for n in range(200)))
+def test_more_containers_than_people_write_are_refused():
+    body = scene.pod(*(container(f"c{n}", HAMI) for n in range(513)))
     [found] = scene.refused(body)
     assert (found.where, found.field) == ("pod", "containers")
