@@ -33,6 +33,7 @@ from dra_driver.sim.cluster import (
     evictor,
     kubelet,
     kubelet_release,
+    parameter_keeper,
     runtime,
     scheduler,
 )
@@ -191,11 +192,13 @@ class Cluster:
         runtime_for: RuntimeFor,
         release: str | None = None,
         convert: bool = False,
+        parameters: bool = False,
     ) -> None:
         """Nothing is started. Socket paths are short only where `directory` is.
 
         `release` is the Kubernetes release to behave as; None: as 1.36, its defects mended. With
-        `convert` there is a webhook that turns what pods ask for into claims.
+        `convert` there is a webhook that turns what pods ask for into claims; with `parameters`
+        the kinds of DRA's first API, and the controller that makes templates of them.
 
         Raises:
             errors.Rejected: the release is not known.
@@ -215,11 +218,13 @@ class Cluster:
         self._directory = directory
         self._runtime_for = runtime_for
         self._convert = convert
+        self._parameters = parameters
         self._stack = contextlib.ExitStack()
         # No node has this name: names of nodes have no dot.
         self.kubeconfig = directory / "kubeconfig.yaml"
         self.nodes: dict[str, Node] = {}
         self.converter: converter.Converter | None = None
+        self.keeper: parameter_keeper.Keeper | None = None
 
     def start(self) -> None:
         """Start everything; nodes are not waited for."""
@@ -248,6 +253,12 @@ class Cluster:
             )
             self._stack.callback(self.converter.stop)
             self.converter.start()
+        if self._parameters:
+            self.keeper = parameter_keeper.Keeper(
+                self._directory / "controller.d", self.kubeconfig, DRIVER_NAME
+            )
+            self._stack.callback(self.keeper.stop)
+            self.keeper.start(self.client)
         for spec in self._specs:
             node = Node(
                 spec,

@@ -9,10 +9,7 @@ import contextlib
 import datetime as dt
 import http.client
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -22,6 +19,7 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import certificates
+from dra_driver.sim.cluster import beside
 
 Json = dict[str, Any]
 
@@ -34,9 +32,7 @@ NAMESPACES = kube.Resource("", "v1", "namespaces", namespaced=False)
 CONFIGURATIONS = kube.Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
 )
-STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
-LOG_LINES = 5
 _NAME = "dra-driver-webhook"
 _PATH = "/convert"
 _ADDRESS = "127.0.0.1"
@@ -56,8 +52,7 @@ class Converter:
         self._kubeconfig = kubeconfig
         self._client = client
         self._driver = driver
-        self._log = directory / "webhook.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = beside.Process("webhook", directory / "webhook.log")
         self._authority = b""
 
     def start(self) -> None:
@@ -67,23 +62,15 @@ class Converter:
         self._authority = kept[certificates.AUTHORITIES]
         for name in (certificates.CERTIFICATE, certificates.KEY):
             files.write(self._directory / name, kept[name].decode(), mode=0o600, durable=False)
-        command = [
-            *(sys.executable, "-m", "dra_driver", "webhook", "--convert"),
-            *("--driver-name", self._driver, "--kubeconfig", str(self._kubeconfig)),
-            *("--address", f"{_ADDRESS}:0", "--status-address", f"{_ADDRESS}:0"),
-            *("--certificate-dir", str(self._directory), "--drain-seconds", "0"),
-            *("--log-format", "json"),
-        ]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
-                # As plugins: Ctrl-C in a terminal is not for it.
-                start_new_session=True,
-            )
+        self._process.start(
+            [
+                *("webhook", "--convert"),
+                *("--driver-name", self._driver, "--kubeconfig", str(self._kubeconfig)),
+                *("--address", f"{_ADDRESS}:0", "--status-address", f"{_ADDRESS}:0"),
+                *("--certificate-dir", str(self._directory), "--drain-seconds", "0"),
+                *("--log-format", "json"),
+            ]
+        )
 
     def wait_ready(self, stop: threading.Event, deadline: float) -> bool:
         """Wait until it answers, and have it asked from then on; False where `stop` was set before.
@@ -97,7 +84,9 @@ class Converter:
             if stop.wait(LOOK_SECONDS):
                 return False
             if time.monotonic() > deadline:
-                raise errors.Fatal(f"the webhook does not answer in time; {self.log_end()}")
+                raise errors.Fatal(
+                    f"the webhook does not answer in time; {self._process.log_end()}"
+                )
         self._client.create(CONFIGURATIONS, self._configuration(ports["reviews"]))
         return True
 
@@ -119,32 +108,15 @@ class Converter:
         Raises:
             errors.Fatal: it has ended; the text has the end of its log.
         """
-        if self._process is not None and self._process.poll() is not None:
-            raise errors.Fatal(
-                f"the webhook ended with status {self._process.returncode}; {self.log_end()}"
-            )
-
-    def log_end(self) -> str:
-        """The last lines of its log, for a message."""
-        return "\n  ".join(["its log ends:", *self._lines()[-LOG_LINES:]])
+        self._process.check_alive()
 
     def stop(self) -> None:
         """End it; one that does not end is killed."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _lines(self) -> list[str]:
-        return self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        self._process.stop()
 
     def _ports(self) -> Mapping[str, int] | None:
         """Where it listens, as it says when it begins; None before that."""
-        for line in self._lines():
+        for line in self._process.lines():
             with contextlib.suppress(ValueError):
                 said = json.loads(line)
                 if isinstance(said, dict) and said.get("event") == "started":

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dra_driver import errors
+from dra_driver.model import parameters
 from dra_driver.sim.api.kinds import served_kinds
 from dra_driver.sim.cluster import manifests
 from dra_driver.sim.cluster.workloads import controllers, templates
@@ -23,6 +24,7 @@ _PARTS = frozenset(
         ("resource.k8s.io", "DeviceTaintRule"),
         ("scheduling.k8s.io", "PriorityClass"),
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        *((parameters.GROUP, kind.value) for kind in parameters.Kind),
     }
 )
 """Kinds that something here acts on, besides workloads."""
@@ -42,6 +44,12 @@ def namespaces(objects: Iterable[Json]) -> frozenset[str]:
     return frozenset(
         body["metadata"].get("namespace") or "default" for body in objects if pod_templates(body)
     )
+
+
+def has_parameters(objects: Iterable[Json]) -> bool:
+    """Whether there are parameter objects of DRA's first API, which templates are made of."""
+    kinds = {(parameters.API_VERSION, kind.value) for kind in parameters.Kind}
+    return any((body["apiVersion"], body["kind"]) in kinds for body in objects)
 
 
 def is_workload(body: Json) -> bool:

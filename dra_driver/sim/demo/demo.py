@@ -102,6 +102,7 @@ def run(options: Options, stop: threading.Event, shown: terminal.Terminal) -> in
             runtime_for=_runtime_for(options.runtime),
             release=options.emulate,
             convert=options.convert,
+            parameters=bringing.has_parameters(objects),
         )
         try:
             result = _play(embedded, steps, options, stop, shown)

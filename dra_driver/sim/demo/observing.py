@@ -93,7 +93,7 @@ class Observer:
         )
 
     def check_alive(self) -> None:
-        """Refuse to go on with a plugin, or the webhook, that has ended.
+        """Refuse to go on with a plugin, the webhook or the controller, that has ended.
 
         Raises:
             errors.Fatal: one has; the text has the end of its log.
@@ -102,6 +102,8 @@ class Observer:
             node.check_alive()
         if self._cluster.converter is not None:
             self._cluster.converter.check_alive()
+        if self._cluster.keeper is not None:
+            self._cluster.keeper.check_alive()
 
     def _pod(self, body: Json, scene: _Scene) -> outcome.Pod:
         metadata, status = body["metadata"], body.get("status") or {}

@@ -199,7 +199,7 @@ def test_where_it_is_down_only_pods_of_labelled_namespaces_are_refused(embedded)
     embedded.converter.enable({"default", "absent"})
     assert len(create(embedded, "converted")["spec"]["resourceClaims"]) == 1
     os.kill(embedded.converter._process.pid, signal.SIGKILL)
-    embedded.converter._process.wait()
+    os.waitid(os.P_PID, embedded.converter._process.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(kube.Unavailable, match='failed calling webhook "convert'):
         create(embedded, "later")
     ignored = create(embedded, "ignored", labels={"hami.io/webhook": "ignore"})
