@@ -26,16 +26,32 @@ PAGE = (chart.DEPLOY.parent / "docs" / "migration.md").read_text("utf-8")
 BLOCK = re.compile(r"^```yaml ?(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [(found["info"].split(), found["text"]) for found in BLOCK.finditer(PAGE)]
 NODE = "hopper=h100-80gb-hbm3:2"
+SHARED = ("shares=memory",)
+
+
+def runs(block):
+    """The settings that a block is run with; None where it is not run.
+
+    The pod of KAI names KAI's scheduler, which is not there; demo/old has one that does not.
+    """
+    match block:
+        case "run", *settings:
+            return tuple(settings)
+        case "after", "dra":
+            return ()
+        case "after", system if system != "kai":
+            return SHARED
+    return None
 
 
 def pods():
     """The names of pods in blocks that are run, with the settings of the block."""
     return [
-        (body["metadata"]["name"], tuple(settings))
-        for (block, *settings), text in BLOCKS
-        if block == "run"
+        (body["metadata"]["name"], settings)
+        for block, text in BLOCKS
+        if (settings := runs(block)) is not None
         for body in yaml.safe_load_all(text)
-        if body["kind"] == "Pod"
+        if body and body["kind"] == "Pod"
     ]
 
 
@@ -61,9 +77,9 @@ class Looking(terminal.Terminal):
 def played(settings):
     """The pods of all blocks with these settings, as they ended, by name: one cluster for all."""
     objects = [body for body in chart.objects() if body["kind"] == "DeviceClass"]
-    for (block, *wanted), text in BLOCKS:
-        if block == "run" and tuple(wanted) == settings:
-            objects += yaml.safe_load_all(text)
+    for block, text in BLOCKS:
+        if runs(block) == settings:
+            objects += filter(None, yaml.safe_load_all(text))
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as directory:
         path = pathlib.Path(directory) / "manifests.yaml"
         path.write_text(yaml.safe_dump_all(objects), encoding="utf-8")
@@ -81,8 +97,8 @@ def played(settings):
 
 
 def test_enough_is_looked_at():
-    assert len(pods()) == 7
-    assert {block for (block, *_), _ in BLOCKS} == {"values", "run"}
+    assert len(pods()) == 9
+    assert {block for (block, *_), _ in BLOCKS} == {"values", "run", "before", "after"}
 
 
 @pytest.mark.parametrize(("pod", "settings"), pods())
@@ -97,11 +113,20 @@ def test_a_pod_runs(pod, settings):
         ("part-as-before", (), "1g.10gb of NVIDIA H100 80GB HBM3"),
         ("part-with-a-claim", (), "1g.10gb of NVIDIA H100 80GB HBM3"),
         ("a-quarter", ("shares=4", "mig-mode=off"), "1/4 of NVIDIA H100 80GB HBM3"),
-        ("vgpu", ("shares=memory",), "share of 10Gi, 30 % of NVIDIA H100 80GB HBM3"),
+        ("vgpu", SHARED, "2x share of 10Gi, 30 % of NVIDIA H100 80GB HBM3"),
+        ("part", SHARED, "share of 10Gi, 30 % of NVIDIA H100 80GB HBM3"),
+        ("binpack-0", SHARED, "share of 8Gi, 10 % of NVIDIA H100 80GB HBM3"),
+        ("binpack-1", SHARED, "share of 8Gi, 10 % of NVIDIA H100 80GB HBM3"),
+        ("one-gpu", (), "NVIDIA H100 80GB HBM3"),
     ],
 )
 def test_a_pod_gets_what_the_page_says(pod, settings, devices):
     assert played(settings)[f"default/{pod}"]["DEVICES"] == devices
+
+
+def test_a_partition_for_a_task_of_volcano_is_the_smallest_that_has_the_memory():
+    [got] = [row["DEVICES"] for pod, row in played(SHARED).items() if "/train-" in pod]
+    assert got == "share of 20096Mi, 100 % of 1g.20gb of NVIDIA H100 80GB HBM3"
 
 
 def test_a_quarter_of_a_card_is_a_quarter_of_memory_and_multiprocessors():

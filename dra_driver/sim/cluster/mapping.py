@@ -75,7 +75,8 @@ class Mapper:
         if elsewhere := self._versions_of(group, kind):
             plays = self._client.get_path("/version")["gitVersion"]
             text += f": this cluster ({plays}) serves it in {', '.join(elsewhere)}"
-            text += "; write it so (kubectl convert does)"
+            program = "dra-driver" if group == kube.CLAIMS.group else "kubectl"
+            text += f"; write it so ({program} convert does)"
             if releases:
                 text += f", or have a release that serves {wanted}: --emulate {releases[0]}"
             return text

@@ -244,7 +244,8 @@ def test_a_version_that_the_cluster_does_not_serve_is_told_with_those_that_it_do
     assert str(refused.value) == (
         'ResourceClaim a: no matches for kind "ResourceClaim" in version '
         '"resource.k8s.io/v1beta1": this cluster (v1.36.2-sim) serves it in resource.k8s.io/v1; '
-        "write it so (kubectl convert does), or have a release that serves v1beta1: --emulate 1.34"
+        "write it so (dra-driver convert does), or have a release that serves v1beta1: "
+        "--emulate 1.34"
     )
     old = {"apiVersion": "batch/v1beta1", "kind": "CronJob", "metadata": {"name": "a"}}
     with pytest.raises(errors.Fatal, match=r"serves it in batch/v1; write it so \(kubectl [^,]*$"):

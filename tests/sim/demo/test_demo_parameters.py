@@ -7,7 +7,7 @@ import signal
 import threading
 
 import pytest
-from demo_manifests import NODES, pod
+from demo_manifests import pod
 from polling import until
 
 from dra_driver import errors
