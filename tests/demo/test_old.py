@@ -145,7 +145,7 @@ def pod_of(body, claims, devices):
     granted = [
         (claim, result, devices[result["pool"], result["device"]]["attributes"])
         for claim in used
-        for result in claim["status"]["allocation"]["devices"]["results"]
+        for result in allocated(claim)
     ]
     return Pod(
         name=END_OF_NAME.sub("", name) if "generateName" in metadata else name,
@@ -159,6 +159,12 @@ def pod_of(body, claims, devices):
             if each["name"].startswith("CUDA_MPS")
         ),
     )
+
+
+def allocated(claim):
+    """What it was given; nothing for one that waits."""
+    allocation = (claim.get("status") or {}).get("allocation") or {"devices": {}}
+    return allocation["devices"].get("results", ())
 
 
 def told(claim, result, attributes):
@@ -291,7 +297,11 @@ def test_claims_of_the_first_api_become_those_of_today_by_the_command(played):
     found = played(name, "command")
     check_got(found, name)
     [parts] = found.named("two-parts")
-    assert len({*parts.cards}) == 1, "both partitions are of the GPU of the third claim"
+    [spec] = parts.specs
+    assert spec["devices"]["constraints"] == [
+        {"requests": ["small", "large"], "matchAttribute": "gpu.nvidia.com/parentUUID"}
+    ]
+    assert len({*parts.cards}) == 1, "both are of the GPU that their third claim was for"
     assert [row[-1] for row in found.rows[1:]] == ["time slice Long", "-"]
 
 
