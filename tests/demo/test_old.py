@@ -277,6 +277,10 @@ def test_pods_run_and_get_the_same_by_the_command_and_by_the_webhook(played, nam
 @pytest.mark.parametrize("door", ["command", "webhook"])
 def test_who_asked_for_parts_of_two_cards_has_them_of_different_ones(played, door):
     [pod] = played("2-hami.yaml", door).named("two-cards")
+    [spec] = pod.specs
+    assert spec["devices"]["constraints"] == [
+        {"requests": ["gpu"], "distinctAttribute": "gpu.nvidia.com/uuid"}
+    ]
     assert len(pod.cards) == len({*pod.cards}) == 2
 
 
