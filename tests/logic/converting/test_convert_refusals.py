@@ -226,6 +226,15 @@ CARDS = {
         "tencent.com/vcuda-core: 50, tencent.com/vcuda-memory: 321", "'82176Mi'",
         "the largest card that is shared has 80Gi: ask for no more than that",
     ),
+    "more memory than any card has, of which none is shared": (
+        HAMI | {MEMORY: 81921}, EXCLUSIVE, "nvidia.com/gpu: 1, nvidia.com/gpumem: 81921",
+        "'81921Mi'", "the largest card has 80Gi: ask for no more than that",
+    ),
+    "more units than any whole card has": (
+        {CORE: 200, UNITS: 641}, EIGHTY,
+        "tencent.com/vcuda-core: 200, tencent.com/vcuda-memory: 641", "'82176Mi'",
+        "the largest card has 80Gi: ask for no more than that",
+    ),
     "a part of cards that nobody knows": (
         {GPU: 1, PERCENT: 50}, NO_FLEET,
         "nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 50", "'50 %'", PARTS,

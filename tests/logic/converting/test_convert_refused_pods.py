@@ -228,7 +228,8 @@ def test_of_very_many_problems_some_are_told():
     assert 1 <= len(scene.refused(body)) <= 50
 
 
-def test_more_containers_than_people_write_are_refused():
+def test_more_containers_than_any_pod_has_are_refused():
+    assert scene.converted(scene.pod(*(container(f"c{n}", HAMI) for n in range(512)))).templates
     body = scene.pod(*(container(f"c{n}", HAMI) for n in range(513)))
     [found] = scene.refused(body)
     assert (found.where, found.field) == ("pod", "containers")
