@@ -1,6 +1,7 @@
 """Which item of a list has become which of another one."""
 
-import difflib
+import bisect
+import collections
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ Pair = tuple[int | None, int | None]
 
 def same(one: Any, other: Any) -> bool:
     """Whether two values of JSON are alike: true is not 1. The order of keys means nothing."""
+    if one is other:
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -19,18 +22,39 @@ def same(one: Any, other: Any) -> bool:
 
 
 def aligned(old: Sequence[Any], new: Sequence[Any]) -> Iterator[Pair]:
-    """Pairs, in the order of the new list; what is gone stands where it was."""
-    matcher = difflib.SequenceMatcher(
-        None, [_identity(item) for item in old], [_identity(item) for item in new], autojunk=False
-    )
-    for _, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-        olds, news = range(old_start, old_end), range(new_start, new_end)
-        # One in place of another: it is changed as far as it differs.
-        if len(olds) == len(news):
-            yield from zip(olds, news, strict=True)
-            continue
-        yield from ((place, None) for place in olds)
-        yield from ((None, place) for place in news)
+    """Pairs, in the order of the new list; what is gone stands where it was.
+
+    Takes a time that grows with the lists' length, whatever is in them.
+    """
+    done_old = done_new = 0
+    for was, becomes in (*_anchors(old, new), (len(old), len(new))):
+        yield from _between(range(done_old, was), range(done_new, becomes))
+        if was < len(old):
+            yield was, becomes
+        done_old, done_new = was + 1, becomes + 1
+
+
+def _anchors(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Items that are the same ones, in order: each the next one that there is."""
+    places: dict[str, list[int]] = collections.defaultdict(list)
+    for place, item in enumerate(old):
+        places[_identity(item)].append(place)
+    done = 0
+    for becomes, item in enumerate(new):
+        known = places.get(_identity(item), ())
+        following = bisect.bisect_left(known, done)
+        if following < len(known):
+            yield known[following], becomes
+            done = known[following] + 1
+
+
+def _between(olds: range, news: range) -> Iterator[Pair]:
+    # One in place of another: it is changed as far as it differs.
+    if len(olds) == len(news):
+        yield from zip(olds, news, strict=True)
+        return
+    yield from ((place, None) for place in olds)
+    yield from ((None, place) for place in news)
 
 
 def _identity(item: Any) -> str:

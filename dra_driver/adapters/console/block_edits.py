@@ -91,7 +91,8 @@ class _Object:
 
     def _remove(self, kept: list[nodes.Entry]) -> None:
         draft, entries = self.draft, self.node.entries
-        gone = [entry for entry in entries if entry not in kept]
+        staying = set(map(id, kept))
+        gone = [entry for entry in entries if id(entry) not in staying]
         if gone and gone[0] is entries[0] and not draft.text.is_first(entries[0].start):
             gone = self._remove_behind_dash(gone, kept)
         for entry in gone:

@@ -1,5 +1,6 @@
 """Changes of a text, collected before any is made."""
 
+import bisect
 import dataclasses
 from typing import Any
 
@@ -93,11 +94,13 @@ class Draft:
 
     def _comments(self, start: int, end: int, parts: list[nodes.Node]) -> list[str]:
         scalars = [part for each in parts for part in each.all() if part.kind is nodes.Kind.SCALAR]
-        spans = [(part.begin, part.end) for part in scalars]
+        spans = sorted((part.begin, part.end) for part in scalars)
         found = []
         while start < end:
             line = self.text.text[start : self.text.line_end(start)].strip()
-            if line.startswith("#") and not any(first < start < last for first, last in spans):
+            before = bisect.bisect_left(spans, (start, 0)) - 1
+            is_inside = before >= 0 and start < spans[before][1]
+            if line.startswith("#") and not is_inside:
                 found.append(line)
             start = self.text.line_end(start)
         return found

@@ -1,5 +1,6 @@
 """Changes of objects and lists in brackets, of YAML and of JSON: between commas."""
 
+import bisect
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +16,15 @@ def change_object(
     draft: drafts.Draft, node: nodes.Node, depth: int, old: Json, new: Json, descend: Descend
 ) -> None:
     """Make of an object another one that is not empty."""
-    names = [entry.name for entry in node.entries]
+    names = {entry.name: index for index, entry in enumerate(node.entries)}
     line = draft.text.line(node.start)
     if any(entry.is_merge for entry in node.entries):
         raise nodes.Uneditable(f"line {line}: << in brackets: write out what it takes over")
-    if len(set(names)) < len(names):
+    if len(names) < len(node.entries):
         raise nodes.Uneditable(f"line {line}: a key is there twice")
     parts: list[_Part] = []
     for name in [*new, *(name for name in names if name not in new)]:
-        index = names.index(name) if name in names else None
+        index = names.get(name)
         text = _Entry(name, new[name]) if name in new and index is None else None
         parts.append(_Part(index, name in new, text))
     for entry in node.entries:
@@ -88,7 +89,8 @@ class _Brackets:
                 groups.setdefault(last, []).append(part.new)
             elif part.stays:
                 last = part.index
-        gone = [index for index in range(len(self.spans)) if index not in stay]
+        staying = set(stay)
+        gone = [index for index in range(len(self.spans)) if index not in staying]
         if not gone and not groups:
             return
         nodes_gone = self._parts(gone)
@@ -142,12 +144,12 @@ class _Brackets:
                 joined = "".join(f"{each}{style.comma}" for each in inside)
                 draft.replace(spans[before][0], spans[before][0], joined)
         # Each run of what is gone, up to what stays behind it, or from what stays before it.
-        for index in gone:
-            behind = next((each for each in stay if each > index), None)
-            if behind is None:
+        for index, before in zip(gone, [None, *gone], strict=False):
+            if index > stay[-1]:
                 draft.replace(spans[stay[-1]][1], spans[-1][1], "")
                 return
-            if index == 0 or index - 1 in stay:
+            if before is None or index > before + 1:
+                behind = stay[bisect.bisect(stay, index)]
                 draft.replace(spans[index][0], spans[behind][0], "")
 
     def _by_lines(

@@ -4,7 +4,8 @@ Kinds and paths: the API references of Kubernetes 1.36, of JobSet (`jobset.x-k8s
 of Volcano (`batch.volcano.sh/v1alpha1`).
 """
 
-from collections.abc import Iterator, Sequence
+import collections
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from dra_driver.logic.converting import reading
@@ -93,13 +94,14 @@ def _places(body: Any, path: Sequence[str], behind: Path = ()) -> Iterator[Path]
         yield from _places(body[path[0]], path[1:], (*behind, path[0]))
 
 
-def unnamed(body: Json, known: Sequence[Path]) -> list[Path]:
+def unnamed(body: Json, known: Collection[Path]) -> list[Path]:
     """Where else something is that looks like a pod template."""
-    waiting: list[tuple[Path, Any]] = [((), body)]
+    waiting: collections.deque[tuple[Path, Any]] = collections.deque([((), body)])
+    passed = set(known)
     found: list[Path] = []
     while waiting:
-        path, value = waiting.pop(0)
-        if path in known or len(path) > _DEEPEST:
+        path, value = waiting.popleft()
+        if path in passed or len(path) > _DEEPEST:
             continue
         if isinstance(value, dict):
             if path and isinstance(reading.mapping(value.get("spec")).get("containers"), list):
