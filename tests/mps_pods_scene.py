@@ -15,7 +15,7 @@ from dra_driver.apps.mps import mps_pods
 from dra_driver.model import mps
 
 NAMESPACE = "dra-driver"
-SECONDS = 60.0
+SECONDS = 180.0
 """How long a daemon may take to be ready, or to end."""
 
 
