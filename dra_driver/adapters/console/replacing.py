@@ -1,6 +1,7 @@
 """Files of people that get a new content: all of it, or none."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import stat
@@ -10,7 +11,7 @@ from dra_driver import errors
 
 
 def replace(contents: Mapping[pathlib.Path, bytes]) -> None:
-    """Put new content into files that are there; their mode stays. A link stays a link.
+    """Put new content into files that are there; their mode and owner stay. A link stays a link.
 
     All are written beside first, and take their places when every one of them is on the disk. Who
     reads a file meanwhile, or after this process has been killed, has the old or the new one.
@@ -44,8 +45,8 @@ def _telling(path: pathlib.Path, done: list[pathlib.Path]) -> Iterator[None]:
     except OSError as error:
         shown = f" Changed before: {', '.join(map(str, done))}" if done else " Nothing was changed"
         raise errors.Rejected(
-            f"{path} cannot be written: {error.strerror or error}. Make its folder writable, with "
-            f"room for another copy.{shown}"
+            f"{path} cannot be written: {error.strerror or error}. It and its folder have to be "
+            f"writable, with room for another copy, by its owner or root.{shown}"
         ) from error
 
 
@@ -54,7 +55,10 @@ def _aside(path: pathlib.Path) -> pathlib.Path:
 
 
 def _put_aside(path: pathlib.Path, content: bytes) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode)
+    before = path.stat()
+    if not os.access(path, os.W_OK):
+        # It could be replaced all the same; somebody has said that it is not to be changed.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     aside = _aside(path)
     # What a killed process has left over; never through a link that somebody has put there.
     with contextlib.suppress(FileNotFoundError):
@@ -63,7 +67,10 @@ def _put_aside(path: pathlib.Path, content: bytes) -> None:
     with open(descriptor, "wb") as file:  # noqa: PTH123 - it is open
         file.write(content)
         file.flush()
-        os.fchmod(file.fileno(), mode)
+        own = os.fstat(file.fileno())
+        if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
         os.fsync(file.fileno())
 
 

@@ -80,6 +80,8 @@ def run(options: Options, screen: terminal.Terminal, *, user_agent: str) -> int:
     if options.writes:
         _write(changed)
     if options.checks:
+        for file in changed:
+            standard_error.say(f"{file.source.name}: there is something to convert")
         return WOULD_CHANGE if changed else FINE
     if not options.explains:
         _tell(converted, notes, changed, sources, screen, writes=options.writes)

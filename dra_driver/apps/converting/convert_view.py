@@ -48,10 +48,12 @@ def _table(title: str, told: Iterable[manifests.Told]) -> terminal.Table:
     for each in told:
         if not isinstance(each.said, conversion.Line):
             continue
-        place = (f"{each.document.number} {each.object}", each.said.where)
+        # Of several pod templates in one object each has its own name.
+        called = f"{each.object}: {each.template}" if each.template else each.object
+        place = (f"{each.document.number} {called}", each.said.where)
         is_new = before is None or before[0] != place[0]
         where = "" if place == before else each.said.where.removeprefix("container ")
-        rows.append((each.object if is_new else "", where, each.said.asked, each.said.becomes))
+        rows.append((called if is_new else "", where, each.said.asked, each.said.becomes))
         before = place
     return terminal.Table(title, _COLUMNS, tuple(rows))
 
@@ -64,7 +66,12 @@ def _list(title: str, style: str, lines: Sequence[str], screen: terminal.Termina
 
 def _json(told: manifests.Told) -> Json:
     said = told.said
-    body: Json = {"place": told.document.place, "object": told.object, "where": said.where}
+    body: Json = {
+        "place": told.document.place,
+        "object": told.object,
+        "template": told.template,
+        "where": said.where,
+    }
     if isinstance(said, conversion.Line):
         return {**body, "asked": said.asked, "becomes": said.becomes}
     return {**body, "field": said.field, "value": said.value, "rule": said.rule}

@@ -5,7 +5,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from dra_driver import errors
 from dra_driver.adapters.console import documents
@@ -63,6 +63,8 @@ def _named(files: Iterable[str]) -> Iterator[tuple[str, pathlib.Path | None]]:
                 yield "standard input", None
             seen.add(name)
             continue
+        if not name:
+            raise errors.Rejected("-f: an empty name: name a file or a folder, or - to read")
         path = pathlib.Path(name)
         listed = list(_below(path)) if path.is_dir() else [path]
         if not listed:
@@ -80,9 +82,15 @@ def _named(files: Iterable[str]) -> Iterator[tuple[str, pathlib.Path | None]]:
 def _below(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Files by name; links are not followed: what they lead to may be anywhere."""
     found = []
-    for place, _, names in os.walk(folder):
+    for place, _, names in os.walk(folder, onerror=_unreadable):
         found += [pathlib.Path(place) / name for name in names if name.endswith(_SUFFIXES)]
     return iter(sorted(path for path in found if not path.is_symlink()))
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise errors.Rejected(
+        f"{error.filename}: the folder cannot be read: {_reason(error)}"
+    ) from error
 
 
 def _read(name: str, path: pathlib.Path | None) -> Input:

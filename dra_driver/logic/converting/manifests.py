@@ -4,7 +4,7 @@ Pods are read first: what they say of claims decides which templates of DRA's ol
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.logic.converting import (
@@ -58,18 +58,24 @@ class Became:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Told:
-    """What is said of an object: a line, or a problem."""
+    """What is said of an object: a line, or a problem.
+
+    `template`: of which pod template in it, where it has several; empty otherwise.
+    """
 
     document: Given
     object: str
+    template: str
     said: conversion.Line | conversion.Problem
 
     def __str__(self) -> str:
         """As in messages."""
+        place = f"{self.document.place}: {self.object}"
+        if self.template:
+            place += f": {self.template}"
         if isinstance(self.said, conversion.Problem):
-            return f"{self.document.place}: {self.object}: {self.said}"
-        said = f"{self.said.where}: {self.said.asked}: {self.said.becomes}"
-        return f"{self.document.place}: {self.object}: {said}"
+            return f"{place}: {self.said}"
+        return f"{place}: {self.said.where}: {self.said.asked}: {self.said.becomes}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,7 +101,18 @@ class _Object:
     body: Json
     becomes: Json | None
     templates: list[conversion.Template] = dataclasses.field(default_factory=list)
-    said: notes.Notes = dataclasses.field(default_factory=notes.Notes)
+    told: dict[str, notes.Notes] = dataclasses.field(default_factory=dict)
+    """What is said, by the pod template that it is said of; empty: of the object."""
+
+    def said(self, template: str = "") -> notes.Notes:
+        """Where it is said of a pod template in it, or of the object."""
+        return self.told.setdefault(template, notes.Notes())
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and its name."""
+        metadata = reading.mapping(self.body.get("metadata"))
+        return objects.namespace(self.body), str(metadata.get("name"))
 
 
 def convert(given: Sequence[Given], choices: Choices) -> Converted:
@@ -112,14 +129,13 @@ def convert(given: Sequence[Given], choices: Choices) -> Converted:
         _convert_claims(each, library)
     for each in all_objects:
         _convert_parameters(each, choices, library)
+    there = {each.key: each for each in all_objects if _kind(each.becomes) == _TEMPLATE}
+    for each in all_objects:
+        _check_templates(each, there)
     problems = tuple(_told(all_objects, "problems"))
-    there = {
-        (objects.namespace(each.body), str(reading.mapping(each.body.get("metadata")).get("name")))
-        for each in all_objects
-        if each.body.get("kind") == _TEMPLATE
-    }
+    known = set(there)
     documents = tuple(
-        _became(document.body, several, there)
+        _became(document.body, several, known)
         for document, several in zip(given, found, strict=True)
     )
     return Converted(
@@ -131,29 +147,51 @@ def convert(given: Sequence[Given], choices: Choices) -> Converted:
     )
 
 
+def _kind(body: Json | None) -> object:
+    return None if body is None else body.get("kind")
+
+
 def _told(all_objects: Iterable[_Object], which: str) -> Iterable[Told]:
     for each in all_objects:
-        for said in getattr(each.said, which):
-            yield Told(each.document, objects.name(each.body), said)
+        for template, said in each.told.items():
+            for one in getattr(said, which):
+                yield Told(each.document, objects.name(each.body), template, one)
+
+
+def _check_templates(each: _Object, there: Mapping[tuple[str, str], _Object]) -> None:
+    """Refuse a name under which something else stands in the files."""
+    for template in each.templates:
+        other = there.get((objects.namespace(each.body), template.name))
+        if other is None or other.becomes is None:
+            continue
+        spec = reading.mapping(reading.mapping(other.becomes.get("spec")).get("spec"))
+        if spec != template.spec:
+            rule = (
+                f"{other.document.place} has a template of that name that asks for something else: "
+                "give it another name there, and where it is used"
+            )
+            each.said().refuse("template", "metadata.name", template.name, rule)
 
 
 def _convert_pods(each: _Object, choices: Choices, library: old_library.Library) -> None:
     paths = objects.templates(each.body, choices.template_paths)
     namespace = objects.namespace(each.body)
     for path in paths:
+        said = each.said(objects.shown(each.body, path) if len(paths) > 1 else "")
         pod = objects.at(each.body, path)
-        changed, templates = old_pods.convert(pod, namespace, library, each.said)
+        changed, templates = old_pods.convert(pod, namespace, library, said)
         made = converting.convert(changed, choices.policy)
-        each.said.add(made.lines, made.warnings, made.problems)
+        said.add(made.lines, made.warnings, made.problems)
         each.templates += (*templates, *made.templates)
         if changed is not pod or made.is_converted:
             each.becomes = objects.put(each.becomes, path, made.pod)
     for path in objects.unnamed(each.body, paths):
+        pod = objects.at(each.body, path)
         # What it asks for is looked at, to know whether it is worth a word.
-        made = converting.convert(objects.at(each.body, path), choices.policy)
-        if made.is_converted or made.problems:
+        made = converting.convert(pod, choices.policy)
+        if made.is_converted or made.problems or old_pods.has_sources(pod):
             dotted = objects.dotted(path)
-            each.said.warn(
+            each.said().warn(
                 dotted,
                 "a pod template",
                 f"left as it is: give --template-path {dotted} if it is one",
@@ -161,30 +199,35 @@ def _convert_pods(each: _Object, choices: Choices, library: old_library.Library)
 
 
 def _convert_claims(each: _Object, library: old_library.Library) -> None:
-    body, kind = each.body, each.body.get("kind")
-    if not old_library.version_of(body):
+    body, kind, said = each.body, each.body.get("kind"), each.said()
+    version = old_library.version_of(body)
+    if not version:
         return
-    namespace = objects.namespace(body)
-    key = (namespace, str(reading.mapping(body.get("metadata")).get("name")))
-    if kind == _TEMPLATE and key in library.joined - library.needed:
-        each.said.tell("template", "spec", "left out: its claim is a part of another one")
+    if kind == _TEMPLATE and each.key in library.joined - library.needed:
+        said.tell("template", "spec", "left out: its claim is a part of another one")
         each.becomes = None
     elif kind in _CLAIMS:
-        each.becomes = old_claims.convert_claim(body, namespace, library, each.said)
+        each.becomes = old_claims.convert_claim(body, each.key[0], library, said)
     elif kind in _CLASSES:
-        each.becomes = old_claims.convert_class(body, library, each.said)
+        each.becomes = old_claims.convert_class(body, library, said)
+    elif kind in old_library.GONE:
+        said.warn("object", f"{kind} of {version}", f"left as it is: {old_library.GONE[kind]}")
 
 
 def _convert_parameters(each: _Object, choices: Choices, library: old_library.Library) -> None:
     if not old_library.is_parameters(each.body):
         return
-    if not library.is_used(each.body):
+    said = each.said()
+    is_needed = each.key in library.needed and library.is_template(each.body)
+    if not is_needed and not library.is_used(each.body):
         text = "left as it is: no claim in these files refers to it"
-        each.said.warn("parameters", "spec", text)
+        said.warn("parameters", "spec", text)
     elif choices.keep_parameters:
-        each.said.tell("parameters", "spec", "left as it is (--keep-parameters)")
+        said.tell("parameters", "spec", "left as it is (--keep-parameters)")
+    elif is_needed:
+        each.becomes = old_claims.convert_parameters(each.body, each.key[0], library, said)
     else:
-        each.said.tell("parameters", "spec", "left out: the claims say it now")
+        said.tell("parameters", "spec", "left out: the claims say it now")
         each.becomes = None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from dra_driver.logic.converting import reading
+from dra_driver.model import texts
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]
@@ -25,6 +26,8 @@ _PATHS: dict[str, tuple[str, ...]] = {
     _TEMPLATE,
 )
 _VOLCANO = ("spec", "tasks", "template")
+_LONGEST = 400
+"""Bytes of what an object is called: a kind, a namespace and a name are shorter."""
 _DEEPEST = 20
 """Objects inside each other in which a pod template is looked for where no path is known."""
 
@@ -118,12 +121,25 @@ def dotted(path: Path) -> str:
     return ".".join(step for step in path if isinstance(step, str))
 
 
+def shown(body: Any, path: Path) -> str:
+    """The path for people: items of lists by their names, as `spec.tasks[leader].template`."""
+    text = ""
+    for step in path:
+        body = body[step]
+        if isinstance(step, int):
+            called = reading.mapping(body).get("name")
+            text += f"[{texts.told(called, 63) if isinstance(called, str) else step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
 def name(body: Json) -> str:
     """What an object is called in messages: `Deployment ns/web`."""
     metadata = reading.mapping(body.get("metadata"))
     called = metadata.get("name") or metadata.get("generateName") or "without a name"
-    space = metadata.get("namespace")
-    return f"{body.get('kind')} {f'{space}/' if space else ''}{called}"
+    space = namespace(body)
+    return texts.told(f"{body.get('kind')} {f'{space}/' if space else ''}{called}", _LONGEST)
 
 
 def namespace(body: Json) -> str:

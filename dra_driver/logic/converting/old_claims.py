@@ -7,7 +7,7 @@ Shapes: k8s.io/api, `resource/v1alpha2` (0.26 to 0.30; `v1alpha1` is alike), `v1
 from collections.abc import Mapping
 from typing import Any
 
-from dra_driver.logic.converting import notes, old_library, reading
+from dra_driver.logic.converting import notes, objects, old_library, reading
 from dra_driver.logic.offering import classes
 from dra_driver.logic.parameters import claims
 from dra_driver.model import parameters, sharing
@@ -104,6 +104,24 @@ def _of_parameters(
     return found.spec
 
 
+def convert_parameters(
+    body: Json, namespace: str, library: old_library.Library, said: notes.Notes
+) -> Json:
+    """Parameters that pods use by a template of their name, as that template."""
+    kind, metadata = str(body.get("kind")), reading.mapping(body.get("metadata"))
+    reference = old_library.Reference(kind, str(metadata.get("name")), body)
+    spec = _of_parameters("parameters", reference, namespace, library, said)
+    if spec is None:
+        return body
+    said.tell("parameters", kind, f"a template of the same name: {_told(spec)}")
+    return {
+        "apiVersion": VERSION,
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": {"spec": spec},
+    }
+
+
 def _told(spec: Json) -> str:
     told = []
     for request in spec["devices"]["requests"]:
@@ -156,6 +174,11 @@ def convert_class(body: Json, library: old_library.Library, said: notes.Notes) -
     if driver not in (old_library.OLD_DRIVER, library.driver):
         said.warn("class", f"driverName {driver}", "left as it is: a class of another driver")
         return body
+    reference = library.reference(body, objects.namespace(body))
+    if reference is not None:
+        library.use(reference, objects.namespace(body))
+        named = f"parametersRef {reference.kind} {reference.name}"
+        said.warn("class", named, "left out: classes of today have no parameters")
     becomes = "left out: DeviceClass {} comes with the driver"
     found = library.type_of("class", metadata.get("name"), said)
     if found is not None:

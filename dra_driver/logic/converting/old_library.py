@@ -17,6 +17,15 @@ OLD = ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")
 OLD_DRIVER = "gpu.resource.nvidia.com"
 """What NVIDIA's driver was called in classes of DRA's first API."""
 _KINDS = (*parameters.Kind, "DeviceClassParameters", "ComputeInstanceClaimParameters")
+_TEMPLATE = "ResourceClaimTemplate"
+_WRITTEN = "it is nothing that people write, and no cluster of today has it: delete it"
+GONE = {
+    "PodSchedulingContext": _WRITTEN,
+    "ResourceClaimParameters": _WRITTEN,
+    "ResourceClassParameters": _WRITTEN,
+    "ResourceSlice": "the driver writes it: delete it",
+}
+"""Kinds of the older APIs that are not converted, and why."""
 _Key = tuple[str, str, str]
 """Kind, namespace, name."""
 
@@ -50,6 +59,11 @@ def is_parameters(body: Json) -> bool:
     return body.get("apiVersion") == parameters.API_VERSION and body.get("kind") in _KINDS
 
 
+def _place(body: Json) -> tuple[str, str]:
+    called = reading.mapping(body.get("metadata")).get("name")
+    return objects.namespace(body), str(called)
+
+
 class Library:
     """Objects of the older APIs, to be found by name. `used` grows while claims are read."""
 
@@ -58,15 +72,16 @@ class Library:
         self.joined: set[tuple[str, str]] = set()
         """Templates, by namespace and name, whose claims have become a part of another claim."""
         self.needed: set[tuple[str, str]] = set()
-        """Templates that pods go on using."""
+        """Templates that pods use, and go on using."""
         self.used: set[_Key] = set()
         """Parameters that a claim has been made of."""
         self._found: dict[_Key, Json] = {}
+        self._templates: set[tuple[str, str]] = set()
         for body in bodies:
+            if body.get("kind") == _TEMPLATE:
+                self._templates.add(_place(body))
             if version_of(body) or is_parameters(body):
-                called = reading.mapping(body.get("metadata")).get("name")
-                key = (str(body.get("kind")), objects.namespace(body), str(called))
-                self._found.setdefault(key, body)
+                self._found.setdefault((str(body.get("kind")), *_place(body)), body)
 
     def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """The object of that name."""
@@ -88,8 +103,22 @@ class Library:
 
     def is_used(self, body: Json) -> bool:
         """Whether a claim has been made of these parameters."""
-        called = reading.mapping(body.get("metadata")).get("name")
-        return (str(body.get("kind")), objects.namespace(body), str(called)) in self.used
+        return (str(body.get("kind")), *_place(body)) in self.used
+
+    def by_template(self, namespace: str, name: str) -> list[Reference]:
+        """Parameters beside which the controller kept a template of that name.
+
+        It is the way to use them without claims of the first API. Empty if a template of that name
+        stands in the files.
+        """
+        if (namespace, name) in self._templates:
+            return []
+        found = ((kind, self.get(kind, namespace, name)) for kind in parameters.Kind)
+        return [Reference(kind, name, body) for kind, body in found if body is not None]
+
+    def is_template(self, body: Json) -> bool:
+        """Whether parameters stand for a template of their name."""
+        return any(each.body is body for each in self.by_template(*_place(body)))
 
     def made(
         self, where: str, reference: Reference, said: notes.Notes, *, gpu: Reference | None = None

@@ -51,7 +51,7 @@ def convert(
         return pod, ()
     flat = [_flat(each, said) for each in listed]
     changed = {**spec, "resourceClaims": flat}
-    found = [_read(each, namespace, library) for each in flat]
+    found = [_read(each, namespace, library, said) for each in flat]
     templates = []
     for group in _groups(found, said):
         parts = (group.gpu, *group.partitions)
@@ -66,17 +66,23 @@ def convert(
     return {**pod, "spec": changed}, tuple(templates)
 
 
+def has_sources(pod: object) -> bool:
+    """Whether claims of a pod are written as they were until Kubernetes 1.30."""
+    listed = reading.listed(reading.mapping(reading.mapping(pod).get("spec")).get("resourceClaims"))
+    return any("source" in reading.mapping(each) for each in listed)
+
+
 def _flat(entry: Json, said: notes.Notes) -> Json:
-    source = entry.get("source")
-    if not isinstance(source, dict):
+    if "source" not in entry:
         return entry
-    names = {key: source[key] for key in _NAMES if key in source}
+    source = reading.mapping(entry["source"])
+    names = {key: source[key] for key in _NAMES if isinstance(source.get(key), str)}
+    where, called = "pod", f"resourceClaims {entry.get('name')}: source"
+    if len(names) != 1 or set(source) - set(names) or set(entry) & set(_NAMES):
+        rule = f"a text in one of {', '.join(_NAMES)} is allowed in it, and none of them beside it"
+        said.refuse(where, called, entry["source"], rule)
+        return entry
     told = ", ".join(f"{key} {value}" for key, value in names.items())
-    where = "pod"
-    if set(source) - set(_NAMES) or len(names) != 1:
-        rule = f"one of {', '.join(_NAMES)} is allowed in it"
-        said.refuse(where, f"resourceClaims {entry.get('name')}: source", source, rule)
-        return entry
     said.tell(where, f"claim {entry.get('name')}: source", told)
     changed: Json = {}
     for key, value in entry.items():
@@ -84,14 +90,21 @@ def _flat(entry: Json, said: notes.Notes) -> Json:
     return changed
 
 
-def _read(entry: Json, namespace: str, library: old_library.Library) -> _Claim:
-    template = str(entry.get("resourceClaimTemplateName") or "")
+def _read(entry: Json, namespace: str, library: old_library.Library, said: notes.Notes) -> _Claim:
+    called, template = str(entry.get("name")), str(entry.get("resourceClaimTemplateName") or "")
     kind, name = "ResourceClaimTemplate", template
     if not template:
         kind, name = "ResourceClaim", str(entry.get("resourceClaimName") or "")
+    parameters_of = library.by_template(namespace, template) if template else []
+    if len(parameters_of) > 1:
+        kinds = " and ".join(each.kind for each in parameters_of)
+        rule = f"{kinds} have that name: give one of them another one"
+        said.refuse("pod", f"claim {called}: resourceClaimTemplateName", template, rule)
+    if parameters_of:
+        return _Claim(called, template, parameters_of[0])
     outer = reading.mapping(reading.mapping(library.get(kind, namespace, name)).get("spec"))
     spec = reading.mapping(outer.get("spec")) if template else outer
-    return _Claim(str(entry.get("name")), template, library.reference(spec, namespace))
+    return _Claim(called, template, library.reference(spec, namespace))
 
 
 def _groups(found: Sequence[_Claim], said: notes.Notes) -> list[_Group]:

@@ -309,7 +309,7 @@ REFUSED = {
         [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
             "containers": [], "resourceClaims": [{"name": "x", "source": {
                 "resourceClaimName": "a", "resourceClaimTemplateName": "b"}}]}}],
-        "resourceClaims x: source: an object: one of resourceClaimName, resource",
+        "resourceClaims x: source: an object: a text in one of resourceClaimName, resource",
     ),
     "partitions whose pod is not there": (
         [each for each in partitions() if each["kind"] != "Pod"],
