@@ -98,7 +98,11 @@ def test_pods_are_sent_of_namespaces_that_want_it_when_they_are_created_and_at_n
     [hook] = configuration["webhooks"]
     called = {"name": "second-dra-driver-webhook", "namespace": "gpus", "path": webhook.CONVERT}
     assert hook["clientConfig"] == {"service": called}
-    assert hook["namespaceSelector"] == {"matchLabels": {"dra-driver.dev/convert": "enabled"}}
+    name = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["gpus"]}
+    assert hook["namespaceSelector"] == {
+        "matchLabels": {"dra-driver.dev/convert": "enabled"},
+        "matchExpressions": [name],
+    }
     [expression] = hook["objectSelector"]["matchExpressions"]
     assert expression == {"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}

@@ -6,7 +6,7 @@ from typing import Any
 from dra_driver import errors
 from dra_driver.logic.admission import admitted
 from dra_driver.logic.converting import conversion
-from dra_driver.model import quantities
+from dra_driver.model import quantities, texts
 
 Json = dict[str, Any]
 
@@ -39,9 +39,15 @@ def problem(
             "missing" if label is None else admitted.text(label)[:63],
             f"not {door}: {advice}",
         )
-    if _normal(admitted.record(stored.get("spec")).get("spec")) != _normal(template.spec):
+    written = admitted.record(stored.get("spec"))
+    if _normal(written.get("spec")) != _normal(template.spec):
         return conversion.Problem(
             where, "spec.spec", "changed", f"not what the pod asks for: {advice}"
+        )
+    # All claims get what is there: labels that the quotas and policies of others look at.
+    if added := [key for key, value in admitted.record(written.get("metadata")).items() if value]:
+        return conversion.Problem(
+            where, "spec.metadata", texts.quoted(added), f"claims are to have none of it: {advice}"
         )
     return None
 

@@ -94,6 +94,16 @@ def test_a_template_with_another_spec_is_not_used_whatever_its_label(own_cluster
     assert only(own_cluster) == theirs
 
 
+def test_a_template_that_writes_something_on_claims_is_not_used(own_cluster, client):
+    ask(client)
+    body = only(own_cluster)
+    body["spec"]["metadata"] = {"labels": {"team": "theirs"}}
+    put(own_cluster, body, labels=body["metadata"]["labels"])
+    response = ask(client)
+    assert not response["allowed"]
+    assert "spec.metadata: ['labels']: claims are to have none" in response["status"]["message"]
+
+
 # Templates that were unused
 
 

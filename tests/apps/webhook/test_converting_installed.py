@@ -103,7 +103,7 @@ def asking(own_cluster, tmp_path):
         "caBundle": base64.b64encode(authority.cert_pem.bytes()).decode(),
     }
     own_cluster.client.create(webhook_certificates.MUTATING, body)
-    for name, labels in ((NAMESPACE, LABEL), ("plain", {})):
+    for name, labels in ((NAMESPACE, LABEL), ("plain", {}), (chart.NAMESPACE, LABEL)):
         own_cluster.client.create(kube.NAMESPACES, {"metadata": {"name": name, "labels": labels}})
     yield own_cluster
     scene.webhook.stop()
@@ -155,3 +155,5 @@ def test_while_it_is_away_pods_of_other_namespaces_are_made_and_old_ones_are_not
     with pytest.raises(kube.ApiError, match="failed calling webhook"):
         create(asking, pod_reviews.pod())
     assert create(asking, pod_reviews.share(), "plain")
+    # Its own pods are never in need of it.
+    assert create(asking, pod_reviews.share(), chart.NAMESPACE)

@@ -30,7 +30,7 @@ def stored():
         asked.setdefault("allocationMode", "ExactCount")
         asked.setdefault("count", 1)
         asked["capacity"]["requests"]["memory"] = "1Gi"
-    body["spec"]["metadata"] = {}
+    body["spec"]["metadata"] = {"creationTimestamp": None}
     return body
 
 
@@ -70,6 +70,15 @@ def test_any_other_spec_is_a_problem(change):
     change(body)
     found = problem(body)
     assert str(found).startswith("ResourceClaimTemplate ns/converted-1: spec.spec: changed: ")
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations", "ownerReferences"])
+def test_what_it_would_write_on_claims_is_a_problem(field):
+    body = stored()
+    body["spec"]["metadata"][field] = {"kueue.x-k8s.io/queue-name": "theirs"}
+    found = problem(body)
+    assert (found.field, found.value) == ("spec.metadata", f"['{field}']")
+    assert found.rule.startswith("claims are to have none of it: somebody else's has the name")
 
 
 @pytest.mark.parametrize("labels", [None, {}, {"dra-driver.dev/converted": "command"}, "no"])
