@@ -7,7 +7,7 @@ import base64
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.logic.admission import admission, admitted, json_patches
@@ -220,19 +220,39 @@ def _depends_on_cards(pod: Json, without: conversion.Conversion, policy: convers
     return (without.templates, without.problems) != (probed.templates, probed.problems)
 
 
+def converted_from(pod: Json) -> tuple[str, ...]:
+    """What a converted pod asked for, as its annotation says: `container main: nvidia.com/gpu: 1`.
+
+    Anybody may write such an annotation: one that is not as it is written here says nothing.
+    """
+    annotations = admitted.record(admitted.record(pod.get("metadata")).get("annotations"))
+    text = annotations.get(CONVERTED_FROM)
+    if not isinstance(text, str) or len(text) > 2 * _MOST_ASKED:
+        return ()
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    is_ours = isinstance(told, list) and all(isinstance(each, str) for each in told)
+    return tuple(told) if is_ours else ()
+
+
 def _told(made: conversion.Conversion) -> Json:
-    """The converted pod, which says what it was."""
+    """The converted pod, which says what it was.
+
+    One that gets a container after it was converted, from another webhook, comes a second time.
+    """
     metadata = admitted.record(made.pod.get("metadata"))
     annotations = {**admitted.record(metadata.get("annotations"))}
-    annotations[CONVERTED_FROM] = _asked(made.lines)
+    asked = (f"{line.where}: {line.asked}" for line in made.lines)
+    annotations[CONVERTED_FROM] = _asked(dict.fromkeys((*converted_from(made.pod), *asked)))
     return {**made.pod, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _asked(lines: Sequence[conversion.Line]) -> str:
+def _asked(lines: Iterable[str]) -> str:
     told: list[str] = []
     room = _MOST_ASKED
-    for line in lines:
-        text = f"{line.where}: {line.asked}"
+    for text in lines:
         room -= len(json.dumps(text)) + 2
         if room < 0:
             told.append("…")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dra_driver.adapters.kube import kube
+from dra_driver.logic.admission import converted
 from dra_driver.logic.scheduling import extended_resources
 from dra_driver.model import quantities
 from dra_driver.sim.cluster import claim_cache, cluster
@@ -132,7 +133,7 @@ class Observer:
             was_unschedulable=past.was_unschedulable,
             has_run=past.has_run,
             ends=workload_looks.end_seconds(body) is not None,
-            converted_from=outcome.converted_from(body),
+            converted_from=converted.converted_from(body),
             made_good=(pods.controller_of(body) or {}).get("uid") in scene.completed,
         )
 

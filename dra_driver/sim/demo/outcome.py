@@ -2,13 +2,11 @@
 
 import collections
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver import errors
 from dra_driver.adapters.console import terminal
-from dra_driver.logic.admission import converted
 from dra_driver.sim.cluster import manifests, runtime
 from dra_driver.sim.demo import bringing, shared
 
@@ -165,17 +163,6 @@ def expectation(pod: Json) -> str:
     """What the annotation of the pod, or of a template, says that it becomes."""
     annotations = (pod.get("metadata") or {}).get("annotations")
     return str((annotations or {}).get(EXPECT_ANNOTATION, RUNNING))
-
-
-def converted_from(pod: Json) -> tuple[str, ...]:
-    """What a pod that the webhook has converted asked for: `container main: nvidia.com/gpu: 1`."""
-    text = (pod["metadata"].get("annotations") or {}).get(converted.CONVERTED_FROM)
-    try:
-        told = json.loads(text) if text is not None else []
-    except (ValueError, RecursionError):
-        # Anybody may write such an annotation.
-        return ()
-    return tuple(map(str, told)) if isinstance(told, list) else ()
 
 
 def to_json(outcome: Outcome) -> Json:

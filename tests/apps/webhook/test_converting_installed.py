@@ -4,6 +4,7 @@ import base64
 import contextlib
 
 import chart
+import mutating_scene
 import pod_reviews
 import pytest
 import rbac_rules
@@ -12,6 +13,7 @@ import webhook_scene
 
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.webhook import converting, webhook, webhook_certificates
+from dra_driver.logic.admission import converted
 
 ON = {"webhook": {"convert": {"enabled": True}}}
 NAMESPACE, LABEL = "old", {"dra-driver.dev/convert": "enabled"}
@@ -146,6 +148,31 @@ def test_a_refusal_is_told_to_whoever_makes_the_pod(asking):
     assert "convert.gpu.nvidia.com" in refused.value.message
     assert "container c: nvidia.com/gpumem: '0'" in refused.value.message
     assert refused.value.fields == ("container c: nvidia.com/gpumem",)
+
+
+def test_what_another_webhook_adds_later_is_converted_too(asking):
+    [container] = pod_reviews.share("9000")["spec"]["containers"]
+    add = {"op": "add", "path": "/spec/containers/-", "value": container | {"name": "added"}}
+
+    def inject(request):
+        names = [each["name"] for each in request["object"]["spec"]["containers"]]
+        say = mutating_scene.allow if "added" in names else mutating_scene.patch(add)
+        return say(request)
+
+    with mutating_scene.serving(inject) as [hook]:
+        theirs = mutating_scene.configuration(
+            mutating_scene.entry(hook.client_config, reinvocationPolicy="IfNeeded"), name="zz"
+        )
+        asking.client.create(webhook_certificates.MUTATING, theirs)
+        made = create(asking, pod_reviews.share())
+    assert len(hook.seen) == 2
+    claims = {each["name"]: each for each in made["spec"]["resourceClaims"]}
+    assert list(claims) == ["gpu-c", "gpu-added"]
+    used = [each["resources"] for each in made["spec"]["containers"]]
+    assert used == [{"claims": [{"name": name}]} for name in claims]
+    named = {each["resourceClaimTemplateName"] for each in claims.values()}
+    assert named == set(pod_reviews.templates(asking, NAMESPACE))
+    assert len(converted.converted_from(made)) == 2
 
 
 def test_while_it_is_away_pods_of_other_namespaces_are_made_and_old_ones_are_not(asking):

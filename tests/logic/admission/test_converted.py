@@ -3,6 +3,7 @@
 import json
 
 import pod_reviews
+import pytest
 
 from dra_driver.logic.admission import converted
 from dra_driver.logic.converting import conversion
@@ -65,3 +66,33 @@ def test_what_a_pod_asked_for_is_noted_in_no_more_than_there_is_room_for():
     note = made["metadata"]["annotations"][converted.CONVERTED_FROM]
     assert len(note.encode()) <= 2100
     assert json.loads(note)[-1] == "…"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[" * 4000, "7", '{"a": 1}', "null", '["a", 7]', json.dumps(["x" * 5000]), ["a"]],
+    ids=["half", "deep", "number", "map", "null", "mixed", "long", "list"],
+)
+def test_anybody_may_write_the_annotation(text):
+    body = pod_reviews.share()
+    body["metadata"]["annotations"] = {converted.CONVERTED_FROM: text}
+    assert converted.converted_from(body) == ()
+    decision = converted.decide(read(body), POLICY)
+    made = pod_reviews.patched(body, list(decision.patch))
+    [told] = converted.converted_from(made)
+    assert told.startswith("container c: nvidia.com/gpu: 1")
+
+
+def test_what_was_asked_for_before_another_webhook_added_a_container_is_not_forgotten():
+    body = pod_reviews.share()
+    made = pod_reviews.patched(body, list(converted.decide(read(body), POLICY).patch))
+    [other] = pod_reviews.share("9000")["spec"]["containers"]
+    made["spec"]["containers"].append(other | {"name": "added"})
+    decision = converted.decide(read(made), POLICY)
+    again = pod_reviews.patched(made, list(decision.patch))
+    first, second = converted.converted_from(again)
+    assert first.startswith("container c: ")
+    assert second.startswith("container added: ")
+    assert [each["name"] for each in again["spec"]["resourceClaims"]] == ["gpu-c", "gpu-added"]
+    assert len(decision.templates) == 1
+    assert converted.decide(read(again), POLICY).patch == ()
