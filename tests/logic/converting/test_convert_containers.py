@@ -139,6 +139,11 @@ def test_an_init_container_that_needs_other_devices_has_a_claim(case):
     assert list(specs) == ["gpu-i0", "gpu-main"]
 
 
+def test_of_several_init_containers_each_uses_what_its_pod_gets_anyway():
+    claims, [_] = of_init(hami(20480, 40), hami(2048, 10), hami(4096, 20))
+    assert claims == {"i0": ["gpu-main"], "i1": ["gpu-main"], "main": ["gpu-main"]}
+
+
 def test_init_containers_take_turns_with_what_the_largest_of_them_needs():
     claims, specs = of_init({"cpu": 1}, hami(1024, 5), hami(4096, 20), hami(2048, 20))
     assert claims == {"i0": ["gpu-i1"], "i1": ["gpu-i1"], "i2": ["gpu-i1"], "main": []}
