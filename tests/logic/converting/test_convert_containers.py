@@ -144,6 +144,37 @@ def test_of_several_init_containers_each_uses_what_its_pod_gets_anyway():
     assert claims == {"i0": ["gpu-main"], "i1": ["gpu-main"], "main": ["gpu-main"]}
 
 
+def test_an_init_container_that_needs_other_cards_has_a_claim():
+    """Volcano's list is for what asks Volcano; without one a claim may be of another card."""
+    volcano = {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 2048}
+    annotations = {"volcano.sh/vgpu-use-gpuuuid": "GPU-a"}
+    body = scene.pod(
+        container("main", hami(2048)),
+        initContainers=[container("before", volcano)],
+        metadata={"annotations": annotations},
+    )
+    assert used(scene.converted(body)) == {"before": ["gpu-before"], "main": ["gpu-main"]}
+    del body["metadata"]
+    assert used(scene.converted(body)) == {"before": ["gpu-main"], "main": ["gpu-main"]}
+
+
+def test_cards_of_one_numa_node_are_enough_for_who_needs_just_cards():
+    volcano = {"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory": 2048}
+    metadata = {"annotations": {"nvidia.com/numa-bind": "true"}}
+    one_way = scene.pod(
+        container("main", hami(2048, count=2)),
+        initContainers=[container("before", volcano)],
+        metadata=metadata,
+    )
+    assert used(scene.converted(one_way)) == {"before": ["gpu-main"], "main": ["gpu-main"]}
+    other_way = scene.pod(
+        container("main", volcano),
+        initContainers=[container("before", hami(2048, count=2))],
+        metadata=metadata,
+    )
+    assert used(scene.converted(other_way)) == {"before": ["gpu-before"], "main": ["gpu-main"]}
+
+
 def test_init_containers_take_turns_with_what_the_largest_of_them_needs():
     claims, specs = of_init({"cpu": 1}, hami(1024, 5), hami(4096, 20), hami(2048, 20))
     assert claims == {"i0": ["gpu-i1"], "i1": ["gpu-i1"], "i2": ["gpu-i1"], "main": []}

@@ -129,6 +129,29 @@ def test_a_part_as_a_partition_needs_cards_that_are_cut(limits, policy, beginnin
     assert found.rule.startswith(beginning)
 
 
+def test_a_list_that_makes_more_of_a_selector_than_is_allowed_is_refused():
+    """Each of so many texts is escaped: 64 are allowed, and 10 KiB of an expression."""
+    text = ",".join("\\" * 62 + f"{number:02}" for number in range(64))
+    body = scene.pod(
+        container(limits=HAMI), metadata={"annotations": {"nvidia.com/use-gputype": text}}
+    )
+    rule = "the selectors for it are longer than 10240 bytes: list fewer"
+    asked = "nvidia.com/gpu: 1, nvidia.com/gpumem: 10240"
+    assert scene.refused(body) == [scene.problem(asked, "1", rule)]
+
+
+def test_whole_cards_of_a_list_that_labels_make_partitions_are_refused():
+    label = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
+    body = scene.pod(
+        container(limits={GPU: 1}),
+        metadata={"annotations": {"nvidia.com/use-gpuuuid": "GPU-a"}},
+        nodeSelector=label,
+    )
+    [found] = scene.refused(body)
+    assert (found.where, found.field, found.value) == ("container main", "nvidia.com/gpu: 1", "1")
+    assert found.rule.startswith("the labels ask for a partition, and annotations choose whole")
+
+
 # Systems beside each other
 
 
