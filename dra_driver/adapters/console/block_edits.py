@@ -132,7 +132,7 @@ class _Object:
         ]
         lines = written.indented(lines, column)
         if after is not None:
-            draft.insert(draft.behind(after.end), lines, self.depth)
+            draft.insert(draft.after(after.end, column), lines, self.depth)
         elif self._comes_up(kept):
             joined = "\n".join(lines).lstrip()
             draft.replace(kept[0].start, kept[0].start, f"{joined}\n{' ' * column}")
@@ -179,7 +179,7 @@ def change_list(
                 at = (
                     text.line_start(dashes[0])
                     if before is None
-                    else draft.behind(max(node.items[before].end, dashes[before] + 1))
+                    else draft.after(max(node.items[before].end, dashes[before] + 1), column)
                 )
                 draft.insert(at, written.indented(lines, column), depth)
         before = was if was is not None else before

@@ -63,6 +63,22 @@ class Draft:
             return end
         return self.text.line_end(end)
 
+    def after(self, end: int, column: int) -> int:
+        """Where lines go that begin in this column and come after a value that ends at `end`.
+
+        That is behind comments further to the right: they are about the value.
+        """
+        place = found = self.behind(end)
+        while place < len(self.text.text):
+            line = self.text.text[place : self.text.line_end(place)]
+            place = self.text.line_end(place)
+            shown = line.strip()
+            if shown.startswith("#") and len(line) - len(line.lstrip(" ")) > column:
+                found = place
+            elif shown:
+                break
+        return found
+
     def line_end_in(self, node: nodes.Node) -> str:
         """What its last line ends with, where a block scalar ends it: it is a part of that."""
         return "\n" if self.text.text[node.begin : node.end].endswith("\n") else ""

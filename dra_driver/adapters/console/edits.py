@@ -5,6 +5,7 @@ changes. What has been made is read again: it is what was wanted, or nothing com
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from dra_driver.adapters.console import (
 )
 
 Json = dict[str, Any]
+
+_PROPERTIES = re.compile(r"[&!]\S*+(?:[ \t]+[&!]\S*+)*+")
+"""Anchor and tag in one line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,6 +197,7 @@ class _Document:
             ends = draft.line_end_in(node)
             joined = f"\n{indent}".join(written.lines(new, draft.style))
             draft.replace(node.start, node.end, f"{gap}{joined}{ends}")
+            draft.forget(node)
             draft.keep_comments(place)
         else:
             step = draft.style.step if isinstance(new, dict) else draft.style.dash
@@ -205,10 +210,14 @@ class _Document:
         draft = self._draft
         if not node.is_flow and node.kind in (nodes.Kind.OBJECT, nodes.Kind.LIST):
             draft.remove_lines(node.begin, node.end, [node])
-        elif node.is_block_scalar:
-            draft.replace(colon, node.end, draft.line_end_in(node))
         elif not node.is_empty:
-            draft.replace(colon, node.end, "")
+            ends = draft.line_end_in(node) if node.is_block_scalar else ""
+            draft.replace(self._behind_anchor(colon, node), node.end, ends)
+
+    def _behind_anchor(self, colon: int, node: nodes.Node) -> int:
+        """Where a value begins behind its key, with an anchor or a tag left where they are."""
+        found = _PROPERTIES.match(self._draft.text.text, node.start, node.begin)
+        return found.end() if found else colon
 
     def _rewrite_flow(self, place: drafts.Place, new: Any) -> None:
         node, draft, text = place.node, self._draft, self._draft.text
@@ -221,10 +230,12 @@ class _Document:
                 draft.replace(node.begin, node.end, made + draft.line_end_in(node))
                 draft.keep_comments(place)
                 return
-            draft.remove_lines(node.begin, node.end, [node])
-            draft.replace(place.colon, place.colon, f" {made}")
-        elif node.is_empty:
-            at = node.start if place.colon is None else place.colon
+            draft.remove_lines(node.begin, node.end, node.parts)
+            at = self._behind_anchor(place.colon, node)
+            draft.replace(at, at, f" {made}")
+        elif node.begin == node.end:
+            # Nothing is written, but for an anchor.
+            at = node.end if place.colon is None else max(node.end, place.colon)
             draft.replace(at, at, f" {made}")
         else:
             draft.replace(node.begin, node.end, made + draft.line_end_in(node))

@@ -51,4 +51,5 @@ def _of_flow(text: nodes.Text, root: nodes.Node) -> written.Style:
     comma = ", "
     if len(root.entries) > 1 and not unit:
         comma = text.text[first.end : root.entries[1].start]
-    return written.Style(is_json=True, unit=unit, colon=colon, comma=comma)
+    is_json = text.text.startswith('"', first.key.begin)
+    return written.Style(is_json=is_json, unit=unit, colon=colon, comma=comma)

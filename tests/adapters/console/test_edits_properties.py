@@ -44,6 +44,14 @@ def _cases(draw):
     return old, new, yaml_styles.Writer(draw).lines(old)
 
 
+@strategies.composite
+def _named_cases(draw):
+    """The same, with anchors and aliases."""
+    old = draw(yaml_styles.OBJECTS)
+    new = _changed(draw, old)
+    return old, new, yaml_styles.Writer(draw, names=True).lines(old)
+
+
 def _edited(text, old, new):
     try:
         return edits.edited(text, [old], {0: edits.Edit(new)})
@@ -77,6 +85,19 @@ def test_entries_that_do_not_change_stay_byte_for_byte(case):
     for start, end, name in zip(starts, [*starts[1:], len(lines)], old, strict=True):
         if name in new and json.dumps(new[name]) == json.dumps(old[name]):
             assert _plain(lines[start:end]) in _plain(made.splitlines())
+
+
+@EXAMPLES
+@hypothesis.given(_named_cases())
+def test_with_anchors_and_aliases_it_is_what_is_meant_or_nothing(case):
+    old, new, lines = case
+    text = "\n".join(lines) + "\n"
+    assert documents.of_text(text) == [old]
+    try:
+        made = edits.edited(text, [old], {0: edits.Edit(new)}).text
+    except nodes.Uneditable:
+        return
+    assert documents.of_text(made) == [new]
 
 
 def _plain(lines):
