@@ -11,6 +11,11 @@ Json = dict[str, Any]
 
 NAMESPACE_LABEL = "dra-driver.dev/convert=enabled"
 """The label of a namespace whose pods the webhook converts."""
+IGNORED = ("hami.io/webhook", "ignore")
+"""The label of a pod that it leaves alone there, as HAMi's own does."""
+
+TEMPLATES = "converted-"
+"""How the names begin of templates that conversion makes."""
 
 
 def converted(pod: Json, snapshot: snapshots.Snapshot) -> conversion.Conversion | None:
@@ -36,13 +41,17 @@ def with_templates(
     return dataclasses.replace(snapshot, templates={**snapshot.templates, **templates})
 
 
-def how(namespace: str, *, is_stored: bool) -> tuple[str, ...]:
+def how(pod: Json, *, is_stored: bool) -> tuple[str, ...]:
     """What to do so that a pod is converted."""
     more, when = (", and make the pod again", "again") if is_stored else ("", "after that")
-    label = f"kubectl label namespace {namespace} {NAMESPACE_LABEL}"
+    metadata = pod["metadata"]
+    label = f"`kubectl label namespace {metadata['namespace']} {NAMESPACE_LABEL}`"
+    name, value = IGNORED
+    if (metadata.get("labels") or {}).get(name) == value:
+        label += f", take the label {name}={value} from the pod"
     return (
         f"`dra-driver convert -f FILE` writes the manifest so: apply that{more}",
-        f"or, where the webhook converts: `{label}`, and have the pod made {when}",
+        f"or, where the webhook converts: {label}, and have the pod made {when}",
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dra_driver import errors
 from dra_driver.logic.converting import conversion
-from dra_driver.logic.explaining import old_resources
+from dra_driver.logic.explaining import described_pods, old_resources
 from dra_driver.logic.picturing import snapshots
 from dra_driver.logic.scheduling import extended_resources, placing
 from dra_driver.model import claims
@@ -96,7 +96,7 @@ def in_manifest(snapshot: snapshots.Snapshot, bodies: Iterable[Json]) -> tuple[T
         errors.Rejected: there is nothing to explain, or a claim that is named does not exist.
     """
     listed = list(bodies)
-    pods = [pod for body in listed if (pod := _pod(body)) is not None]
+    pods = [pod for body in listed for pod in described_pods.of(body)]
     found = [_of_pod(snapshot, pod) for pod in pods if _has_claims(snapshot, pod)]
     used = {name for pod in pods for name in _names(pod)}
     for body in listed:
@@ -129,22 +129,6 @@ def _has_claims(snapshot: snapshots.Snapshot, pod: Json) -> bool:
     )
 
 
-def _pod(body: Json) -> Json | None:
-    """The pod that an object is, or that a workload makes."""
-    if body["kind"] == "Pod":
-        return body
-    spec = body.get("spec") or {}
-    spec = (spec.get("jobTemplate") or {}).get("spec") or spec
-    template = spec.get("template")
-    if not isinstance(template, dict) or "containers" not in (template.get("spec") or {}):
-        return None
-    count = spec.get("parallelism") or spec.get("replicas") or 1
-    of_pods = template.get("metadata") or {}
-    own = {name: of_pods.get(name) or {} for name in ("labels", "annotations")}
-    pod = {"kind": body["kind"], "metadata": body["metadata"] | own, "spec": template["spec"]}
-    return pod | ({"count": count} if count > 1 else {})
-
-
 def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
     namespace = pod["metadata"]["namespace"]
     for item in pod["spec"].get("resourceClaims") or ():
@@ -157,7 +141,8 @@ def _names(pod: Json) -> Iterator[tuple[str, str, str]]:
 def _of_pod(snapshot: snapshots.Snapshot, body: Json) -> Target:
     pod = placing.parse(body)
     kind = body.get("kind", "Pod").lower()
-    title = f"{kind} {pod.namespace}/{pod.name}"
+    part = f" ({body['part']})" if "part" in body else ""
+    title = f"{kind} {pod.namespace}/{pod.name}{part}"
     spec = body.get("spec") or {}
     node = str(spec.get("nodeName") or "")
     named = [_claim(snapshot, pod, item) for item in pod.claims]
@@ -190,7 +175,7 @@ def _converted(snapshot: snapshots.Snapshot, body: Json) -> Conversion | None:
         return None
     namespace = body["metadata"]["namespace"]
     is_stored = not body["metadata"]["uid"].startswith(snapshots.NOT_CREATED)
-    how = old_resources.how(namespace, is_stored=is_stored)
+    how = old_resources.how(body, is_stored=is_stored)
     if not made.is_converted:
         return Conversion(made, ())
     after = old_resources.with_templates(snapshot, namespace, made)
@@ -333,6 +318,11 @@ def _remedy(snapshot: snapshots.Snapshot, item: placing.PodClaim, kind: str, nam
         return (
             f"create it there; that in namespace {', '.join(elsewhere)} is for pods of that "
             "namespace alone"
+        )
+    if kind == "template" and name.startswith(old_resources.TEMPLATES):
+        return (
+            "conversion made it: it is in what `dra-driver convert` wrote, and the webhook makes "
+            "it for a pod as its manifest was before. Apply that one"
         )
     return "create it, or correct the name"
 

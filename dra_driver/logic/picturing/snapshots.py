@@ -25,6 +25,8 @@ MOST_PODS = 4
 
 _CLUSTER_WIDE = frozenset({"Node", "ResourceSlice", "DeviceClass"})
 _SAME_SHAPE = frozenset({"resource.k8s.io/v1", "resource.k8s.io/v1beta2"})
+_MANIFESTS = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
+"""What people write, so that `dra-driver convert` knows all its versions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,10 +91,9 @@ def normalized(body: Json, namespace: str) -> Json:
     """
     version, kind = body["apiVersion"], body["kind"]
     if version.startswith(GROUP) and version not in _SAME_SHAPE:
-        plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
         raise errors.Rejected(
             f"{kind} {body['metadata'].get('name')}: apiVersion {version} cannot be explained; "
-            f"allowed is {GROUP}v1: `kubectl get {plural}.v1.resource.k8s.io -o yaml` converts it"
+            f"allowed is {GROUP}v1: {_as_v1(kind, version)}"
         )
     metadata = dict(body["metadata"])
     metadata.setdefault("name", f"{metadata.get('generateName', '')}*")
@@ -100,6 +101,20 @@ def normalized(body: Json, namespace: str) -> Json:
         metadata.setdefault("namespace", namespace)
     metadata.setdefault("uid", f"{NOT_CREATED}{kind}/{metadata['name']}")
     return _checked({**body, "metadata": metadata})
+
+
+def _as_v1(kind: str, version: str) -> str:
+    """How to have an object in today's version."""
+    plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
+    stored = f"`kubectl get {plural}.v1.resource.k8s.io -o yaml` converts it"
+    if kind not in _MANIFESTS:
+        return stored
+    written = "`dra-driver convert -f FILE` writes the manifest anew"
+    return (
+        written
+        if version.startswith(f"{GROUP}v1alpha")
+        else f"{written}; where it is stored, {stored}"
+    )
 
 
 def _checked(body: Json) -> Json:

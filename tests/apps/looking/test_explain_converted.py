@@ -1,6 +1,7 @@
 """`dra-driver explain` of pods that ask as older systems had it, on saved files."""
 
 import json
+import pathlib
 
 import pytest
 from explain_scene import gpu, node, pool
@@ -8,6 +9,8 @@ from explain_scene import gpu, node, pool
 from dra_driver.logic.offering import classes
 
 DRIVER = "gpu.nvidia.com"
+OLD = pathlib.Path(__file__).parents[3] / "demo" / "old"
+CARDS = OLD / "cards" / "hopper.yaml"
 
 
 @pytest.fixture
@@ -52,3 +55,39 @@ def test_programs_get_both_explanations(explain, fleet, asking):
     (told,) = json.loads(out)["explanations"]
     assert told["conversion"]["then"]["verdict"] == "fits"
     assert told["conversion"]["problems"] == []
+
+
+FITTING = {
+    "1-device-plugin": {
+        # The cards that are known are not cut.
+        "deployment old-device-plugin/inference": "does not fit",
+        "pod old-device-plugin/notebook": "fits",
+    },
+    "2-hami": {"pod old-hami/two-cards": "fits", "deployment old-hami/half": "fits"},
+    "3-volcano": {
+        "job old-volcano/train (leader)": "fits",
+        "job old-volcano/train (worker)": "fits",
+        "pod old-volcano/isolated": "does not fit",
+    },
+    "4-tencent": {"pod old-tencent/part": "fits", "pod old-tencent/whole": "fits"},
+    "5-aliyun": {"statefulset old-aliyun/binpack": "fits"},
+    "6-kai": {"pod old-kai/half": "fits", "pod old-kai/by-memory": "fits"},
+}
+
+
+@pytest.mark.parametrize("manifest", FITTING)
+def test_each_older_system_is_told_what_it_would_be(explain, manifest):
+    _, out, _ = explain("-f", OLD / f"{manifest}.yaml", "--slices", CARDS, "--output", "json")
+    told = json.loads(out)["explanations"]
+    made = {each["target"]: each["conversion"] for each in told}
+    assert {name: each["then"]["verdict"] for name, each in made.items()} == FITTING[manifest]
+    for each in made.values():
+        assert each["problems"] == []
+        assert any("claim gpu-" in line for line in each["lines"])
+
+
+def test_claims_of_the_first_api_are_referred_to_the_command(explain):
+    status, _, err = explain("-f", OLD / "7-dra-v1alpha2.yaml", "--slices", CARDS)
+    assert status == 1
+    assert "apiVersion resource.k8s.io/v1alpha2 cannot be explained" in err
+    assert err.endswith("`dra-driver convert -f FILE` writes the manifest anew\n")

@@ -4,6 +4,7 @@ import explain_scene as scene
 import pytest
 
 from dra_driver import errors
+from dra_driver.logic.converting import conversion, converting
 from dra_driver.logic.explaining import explaining, targets
 from dra_driver.logic.offering import classes
 from dra_driver.logic.picturing import snapshots
@@ -60,6 +61,7 @@ def explain(body, **more):
     )
 
 
+POLICY = conversion.Policy(DRIVER, conversion.Door.WEBHOOK, f"shared-mps.{DRIVER}")
 HAMI = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10240, "nvidia.com/gpucores": 30}
 
 
@@ -106,6 +108,13 @@ def test_how_to_convert_is_told():
     assert "make the pod again" in explain(stored).conversion.how[0]
 
 
+def test_a_pod_that_the_webhook_leaves_alone_has_to_say_so_no_more():
+    body = pod(HAMI)
+    body["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    _, label = explain(body).conversion.how
+    assert "take the label hami.io/webhook=ignore from the pod, and have the pod made" in label
+
+
 def test_what_cannot_be_converted_is_told_with_the_rule():
     told = explain(pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": "-1"}))
     assert told.verdict == explaining.DOES_NOT_FIT
@@ -146,6 +155,29 @@ def test_a_node_that_its_labels_name_is_a_card_after_that():
 def test_a_pod_that_runs_is_not_converted():
     body = pod({"nvidia.com/gpu": 1}, nodeName="hopper")
     assert explain(body).conversion is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_not_converted(phase):
+    ended = pod(HAMI) | {"status": {"phase": phase}}
+    with pytest.raises(errors.Rejected, match="there is nothing to explain"):
+        explain(ended)
+
+
+def test_a_pod_that_is_converted_is_explained_by_its_claims_alone():
+    asking = pod(HAMI)
+    made = converting.convert(asking, POLICY)
+    (template,) = made.templates
+    stored = scene.template(template.name) | {"spec": {"spec": template.spec}}
+    seen = cluster({**asking, **made.pod}, stored)
+    told = explaining.explain(targets.named(seen, "pod/old", "default"), seen)
+    assert (told.verdict, told.conversion) == (explaining.FITS, None)
+
+
+def test_a_template_of_a_conversion_that_is_gone_is_told_where_to_find():
+    made = converting.convert(pod(HAMI), POLICY)
+    with pytest.raises(errors.Rejected, match="conversion made it: it is in what `dra-driver conv"):
+        explain({**pod(HAMI), **made.pod})
 
 
 def test_a_resource_of_nobody_is_not_explained():
