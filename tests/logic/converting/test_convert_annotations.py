@@ -14,6 +14,7 @@ from converting_scene import (
     at_least,
     devices,
     first,
+    of_profile,
     one,
     share,
     with_constraints,
@@ -217,6 +218,19 @@ def test_one_numa_node_is_a_constraint_of_several_partitions():
     scene.check(Ask({GPU: 2, MEMORY: 8000}, claim, annotations=annotations))
 
 
+def test_lists_of_cards_hold_for_whole_cards_and_for_partitions_beside_them():
+    annotations = {"nvidia.com/use-gpuuuid": "GPU-a", "nvidia.com/numa-bind": "true"}
+    limits = {GPU: 1, "nvidia.com/mig-1g.10gb": 2}
+    partition = devices(MIG, of_profile("1g.10gb"), _of("'GPU-a'", attribute="parentUUID"), count=2)
+    requests = [
+        {"name": "gpu", "exactly": devices(WHOLE, UNDIVIDED, _of("'GPU-a'"))},
+        {"name": "gpu-2", "exactly": partition},
+    ]
+    constraint = {"requests": ["gpu-2"], "matchAttribute": "gpu.nvidia.com/numaNode"}
+    claim = {"devices": {"requests": requests, "constraints": [constraint]}}
+    scene.check(Ask(limits, claim, annotations=annotations))
+
+
 VOLCANOS = {
     "one of two uuids": Ask(
         VOLCANO,
@@ -270,7 +284,7 @@ def test_annotations_of_another_system_stay_with_a_warning(limits, annotations):
     assert scene.specs(made) == {"gpu-main": one(share("10Gi", "30"))}
     assert made.pod["metadata"]["annotations"] == annotations
     [name] = annotations
-    scene.begins(scene.told(made.warnings), [f"pod: annotation {name}: stays: "])
+    scene.begins(scene.told(made.warnings), [f"pod: annotation {name}: stays: it is of another"])
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,15 @@ LARGER = {
         {GPU: 1, "nvidia.com/gpumem-percentage": 50},
         {GPU: 1, MEMORY: 1},
     ),
+    "all memory beside an amount": (hami(10240, 30), {GPU: 1, CORES: 30}),
+    "all memory beside a part": (
+        {GPU: 1, "nvidia.com/gpumem-percentage": 50, CORES: 30},
+        {GPU: 1, CORES: 30},
+    ),
+    "a larger part": (
+        {GPU: 1, "nvidia.com/gpumem-percentage": 25, CORES: 30},
+        {GPU: 1, "nvidia.com/gpumem-percentage": 50, CORES: 30},
+    ),
     "a whole card beside a share": (hami(10240, 30), {GPU: 1, CORES: 0}),
     "another profile": (partition("3g.40gb"), partition("1g.10gb")),
     "two profiles beside one": (
@@ -142,6 +151,12 @@ def test_an_init_container_that_needs_other_devices_has_a_claim(case):
 def test_of_several_init_containers_each_uses_what_its_pod_gets_anyway():
     claims, [_] = of_init(hami(20480, 40), hami(2048, 10), hami(4096, 20))
     assert claims == {"i0": ["gpu-main"], "i1": ["gpu-main"], "main": ["gpu-main"]}
+
+
+def test_an_init_container_that_needs_a_whole_card_has_a_claim():
+    policy = scene.policy(scene.card(80), whole_gpus=True)
+    claims, _ = of_init({"nvidia.com/gpu.shared": 1}, {GPU: 1}, policy=policy)
+    assert claims == {"i0": ["gpu-i0"], "main": ["gpu-main"]}
 
 
 def test_an_init_container_that_needs_other_cards_has_a_claim():

@@ -158,6 +158,17 @@ def test_with_the_strategy_single_a_gpu_is_a_partition_of_the_labels_profile():
     scene.check(Ask({GPU: 2}, claim, scene.policy(whole_gpus=True), spec=spec))
 
 
+def test_a_label_of_partitions_holds_for_what_is_asked_for_as_a_partition():
+    spec = _spec(**{PRODUCT: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"})
+    body = scene.pod(container(limits={"nvidia.com/mig-1g.5gb": 1}), **spec)
+    [claim] = scene.specs(scene.converted(body)).values()
+    [request] = claim["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == MIG
+    selectors = [each["cel"]["expression"] for each in request["exactly"]["selectors"]]
+    assert selectors[0] == of_profile("1g.5gb")
+    assert "== 'NVIDIA-A100-SXM4-40GB'" in selectors[1]
+
+
 def test_a_label_of_a_partition_is_no_label_of_a_share():
     spec = _spec(**{PRODUCT: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"})
     body = scene.pod(container(limits=HAMI), **spec)
@@ -178,6 +189,14 @@ def test_labels_stay_where_a_container_keeps_its_gpu():
     assert made.pod["spec"]["containers"][1] == container("b", {GPU: 1})
     beginning = f"pod: nodeSelector {PRODUCT}=NVIDIA-H100-80GB-HBM3: stays a condition for nodes"
     scene.begins(scene.told(made.warnings), [beginning])
+
+
+def test_labels_stay_where_a_container_keeps_its_gpu_beside_a_partition():
+    spec = _spec(**{PRODUCT: "NVIDIA-H100-80GB-HBM3"})
+    body = scene.pod(container(limits={GPU: 1, "nvidia.com/mig-1g.10gb": 1}), **spec)
+    made = scene.converted(body)
+    assert made.pod["spec"]["nodeSelector"] == spec["nodeSelector"]
+    assert made.pod["spec"]["containers"][0]["resources"]["limits"] == {GPU: 1}
 
 
 def test_labels_of_a_pod_that_is_not_converted_are_told():
