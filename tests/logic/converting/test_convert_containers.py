@@ -93,6 +93,8 @@ SMALLER = {
     "less memory": (hami(10240, 30), hami(2048, 30)),
     "fewer cores": (hami(10240, 30), hami(10240, 10)),
     "less memory, and cores that follow it": (hami(10240), hami(2048)),
+    "no cores, which follow memory": (hami(10240), hami(2048, 0)),
+    "cores that follow memory, beside none": (hami(10240, 0), hami(2048)),
     "cores that follow memory, of a card that is had alone": (hami(10240, 100), hami(2048)),
     "fewer cards": (hami(10240, 30, 4), hami(10240, 30, 2)),
     "one partition of two": (partition("1g.10gb", 2), partition("1g.10gb")),
@@ -151,6 +153,15 @@ def test_an_init_container_that_needs_other_devices_has_a_claim(case):
 def test_of_several_init_containers_each_uses_what_its_pod_gets_anyway():
     claims, [_] = of_init(hami(20480, 40), hami(2048, 10), hami(4096, 20))
     assert claims == {"i0": ["gpu-main"], "i1": ["gpu-main"], "main": ["gpu-main"]}
+
+
+def test_cores_do_not_matter_of_partitions():
+    body = scene.pod(
+        container("main", hami(8192, 10)),
+        initContainers=[container("before", hami(4096, 90))],
+        metadata={"annotations": {"nvidia.com/vgpu-mode": "mig"}},
+    )
+    assert used(scene.converted(body)) == {"before": ["gpu-main"], "main": ["gpu-main"]}
 
 
 def test_an_init_container_that_needs_a_whole_card_has_a_claim():
