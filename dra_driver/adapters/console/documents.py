@@ -121,6 +121,12 @@ def _load(path: pathlib.Path, most: int, *, cuts: bool = False) -> list[Any]:
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError) or _NESTING in str(error):
         return _TOO_DEEP
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem and error.problem_mark:
+        context = f" {error.context}" if error.context else ""
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}:{context}: {error.problem}"
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"character {error.position + 1}: {error.reason}"
     return str(error)
 
 

@@ -5,6 +5,7 @@ Everything is decided before anything is written: with a problem in one file not
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Sequence
 
 from dra_driver import errors
@@ -14,6 +15,7 @@ from dra_driver.apps.looking import reading
 from dra_driver.logic.converting import conversion, fleet, fleet_slices, manifests
 from dra_driver.model import slices
 
+_DIRECTIVES = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*+%")
 FINE, REFUSED, WOULD_CHANGE = 0, 1, 2
 """Exit statuses; 2 is that of `check` alone."""
 
@@ -204,6 +206,7 @@ def _joined(files: Sequence[_File]) -> str:
         if joined and not joined.endswith("\n"):
             joined += "\n"
         if joined and not is_json and not body.startswith("---"):
-            joined += "---\n"
+            # What begins with % directives needs the end of what is before it.
+            joined += "...\n" if _DIRECTIVES.match(body) else "---\n"
         joined += body
     return joined
