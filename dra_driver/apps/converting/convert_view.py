@@ -43,18 +43,21 @@ def show(
 
 
 def _table(title: str, told: Iterable[manifests.Told]) -> terminal.Table:
-    rows: list[tuple[str, ...]] = []
-    before: tuple[str, str] | None = None
+    """A row for each line, those about one container together."""
+    places: dict[tuple[int | None, str], dict[str, list[conversion.Line]]] = {}
     for each in told:
-        if not isinstance(each.said, conversion.Line):
-            continue
-        # Of several pod templates in one object each has its own name.
-        called = f"{each.object}: {each.template}" if each.template else each.object
-        place = (f"{each.document.number} {called}", each.said.where)
-        is_new = before is None or before[0] != place[0]
-        where = "" if place == before else each.said.where.removeprefix("container ")
-        rows.append((called if is_new else "", where, each.said.asked, each.said.becomes))
-        before = place
+        if isinstance(each.said, conversion.Line):
+            # Of several pod templates in one object each has its own name.
+            called = f"{each.object}: {each.template}" if each.template else each.object
+            inside = places.setdefault((each.document.number, called), {})
+            inside.setdefault(each.said.where, []).append(each.said)
+    rows = []
+    for (_, called), inside in places.items():
+        for where, lines in inside.items():
+            shown = where.removeprefix("container ")
+            for line in lines:
+                rows.append((called, shown, line.asked, line.becomes))
+                called = shown = ""
     return terminal.Table(title, _COLUMNS, tuple(rows))
 
 
