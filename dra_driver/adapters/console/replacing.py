@@ -56,7 +56,7 @@ def _aside(path: pathlib.Path) -> pathlib.Path:
 
 def _put_aside(path: pathlib.Path, content: bytes) -> None:
     before = path.stat()
-    if not os.access(path, os.W_OK):
+    if not os.access(path, os.W_OK, effective_ids=True):
         # It could be replaced all the same; somebody has said that it is not to be changed.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     aside = _aside(path)

@@ -51,13 +51,12 @@ def _table(title: str, told: Iterable[manifests.Told]) -> terminal.Table:
             called = f"{each.object}: {each.template}" if each.template else each.object
             inside = places.setdefault((each.document.number, called), {})
             inside.setdefault(each.said.where, []).append(each.said)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for (_, called), inside in places.items():
+        heads = itertools.chain((called,), itertools.repeat(""))
         for where, lines in inside.items():
-            shown = where.removeprefix("container ")
-            for line in lines:
-                rows.append((called, shown, line.asked, line.becomes))
-                called = shown = ""
+            names = itertools.chain((where.removeprefix("container "),), itertools.repeat(""))
+            rows += [(next(heads), next(names), line.asked, line.becomes) for line in lines]
     return terminal.Table(title, _COLUMNS, tuple(rows))
 
 

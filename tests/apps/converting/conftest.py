@@ -1,4 +1,5 @@
 import pytest
+import yaml
 
 from dra_driver import cli
 
@@ -28,3 +29,30 @@ def save(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def converted(convert, save):
+    """The objects that come of objects, by kind and name."""
+
+    def run(*bodies, arguments=()):
+        text = yaml.safe_dump_all(bodies, sort_keys=False)
+        status, out, err = convert("-f", save(text), *arguments)
+        assert status == 0, err
+        found = {(body["kind"], body["metadata"]["name"]): body for body in yaml.safe_load_all(out)}
+        assert convert("-f", save(out), "--check")[0] == 0
+        return found, err
+
+    return run
+
+
+@pytest.fixture
+def refused(convert, save):
+    """What is said of objects that cannot be converted."""
+
+    def run(*bodies):
+        status, out, err = convert("-f", save(yaml.safe_dump_all(bodies, sort_keys=False)))
+        assert (status, out) == (1, "")
+        return err
+
+    return run

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import converting_files
@@ -26,8 +27,9 @@ def test_what_was_made_is_converted_no_further(convert, save):
 )
 def test_check_tells_by_the_exit_status_and_prints_no_manifests(convert, save, text, status):
     path = save(text)
-    found, out, _ = convert("-f", path, "--check")
+    found, out, err = convert("-f", path, "--check")
     assert (found, out) == (status, "")
+    assert (f"{path}: there is something to convert\n" in err) == (status == 2)
     assert path.read_text() == text
 
 
@@ -96,6 +98,40 @@ def test_a_folder_without_manifests_is_told(convert, tmp_path):
     status, out, err = convert("-f", tmp_path)
     assert (status, out) == (1, "")
     assert f"{tmp_path}: the folder has no .yaml, .yml, .json file" in err
+
+
+def test_a_name_that_is_empty_is_not_the_folder_that_one_is_in(convert, save, monkeypatch):
+    monkeypatch.chdir(save(PLAIN).parent)
+    status, out, err = convert("-f", "")
+    assert (status, out) == (1, "")
+    assert "-f: an empty name" in err
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(convert, save, monkeypatch):
+    folder = save(PLAIN).parent
+    (folder / "closed").mkdir()
+    real = os.scandir
+
+    def closed(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    status, out, err = convert("-f", folder)
+    assert (status, out) == (1, "")
+    assert f"{folder}/closed: the folder cannot be read: Permission denied" in err
+
+
+def test_files_make_one_stream_with_a_marker_between_them(convert, save):
+    plain, bare = save(SERVICE, "a.yaml"), save(SERVICE.removesuffix("\n"), "b.yaml")
+    marked = save(f"---\n{SERVICE}", "c.yaml")
+    directed = save(f"# a\n%YAML 1.1\n---\n{SERVICE}", "d.yaml")
+    names = [part for each in (bare, plain, marked, directed) for part in ("-f", each)]
+    _, out, _ = convert(*names)
+    between = f"---\n{SERVICE}"
+    assert out == f"{SERVICE}{between}{between}...\n# a\n%YAML 1.1\n{between}"
+    assert len(list(yaml.safe_load_all(out))) == 4
 
 
 def test_a_file_that_is_not_there_is_told(convert, tmp_path):

@@ -1,88 +1,15 @@
 """`convert` on DRA's older APIs: classes, claims with parameters, and pods that use them."""
 
+import old_dra
 import pytest
 import yaml
 
 from dra_driver.logic.parameters import claims
 
 DRIVER = "gpu.nvidia.com"
-GROUP = "gpu.resource.nvidia.com"
 
-
-def parameters(name, kind="GpuClaimParameters", **spec):
-    return {
-        "apiVersion": f"{GROUP}/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def claim_spec(ref=None, kind="GpuClaimParameters", **more):
-    spec = {"resourceClassName": "gpu.nvidia.com", **more}
-    if ref is not None:
-        spec["parametersRef"] = {"apiGroup": GROUP, "kind": kind, "name": ref}
-    return spec
-
-
-def template(name, spec, version="v1alpha2"):
-    return {
-        "apiVersion": f"resource.k8s.io/{version}",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": {"spec": spec},
-    }
-
-
-def claim(name, spec, version="v1alpha2"):
-    body = template(name, spec, version)
-    return {**body, "kind": "ResourceClaim", "spec": spec}
-
-
-def pod(templates, *, used=None, name="train"):
-    """`templates`: templates by the names of claims; `used`: claims by container."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "resourceClaims": [
-                {"name": each, "source": {"resourceClaimTemplateName": of}}
-                for each, of in templates.items()
-            ],
-            "containers": [
-                {"name": each, "resources": {"claims": [{"name": one} for one in claims_of]}}
-                for each, claims_of in (used or {"main": list(templates)}).items()
-            ],
-        },
-    }
-
-
-@pytest.fixture
-def converted(convert, save):
-    """The objects that come of objects, by kind and name."""
-
-    def run(*bodies, arguments=()):
-        text = yaml.safe_dump_all(bodies, sort_keys=False)
-        status, out, err = convert("-f", save(text), *arguments)
-        assert status == 0, err
-        found = {(body["kind"], body["metadata"]["name"]): body for body in yaml.safe_load_all(out)}
-        assert convert("-f", save(out), "--check")[0] == 0
-        return found, err
-
-    return run
-
-
-@pytest.fixture
-def refused(convert, save):
-    """What is said of objects that cannot be converted."""
-
-    def run(*bodies):
-        status, out, err = convert("-f", save(yaml.safe_dump_all(bodies, sort_keys=False)))
-        assert (status, out) == (1, "")
-        return err
-
-    return run
+parameters, claim_spec = old_dra.parameters, old_dra.claim_spec
+template, claim, pod = old_dra.template, old_dra.claim, old_dra.pod
 
 
 def spec_of(kind="GpuClaimParameters", **spec):
@@ -186,7 +113,7 @@ def test_of_v1beta2_only_the_version_changes(convert, save):
 def test_classes_become_those_of_today(converted):
     found, err = converted(
         {"apiVersion": "resource.k8s.io/v1alpha2", "kind": "ResourceClass",
-         "metadata": {"name": "mine"}, "driverName": GROUP},
+         "metadata": {"name": "mine"}, "driverName": old_dra.GROUP},
         {"apiVersion": "resource.k8s.io/v1beta1", "kind": "DeviceClass",
          "metadata": {"name": "big"}, "spec": {"selectors": []}},
         claim("a", {"resourceClassName": "mine"}),

@@ -66,6 +66,29 @@ def test_a_file_that_cannot_be_written_changes_no_other(monkeypatch, save):
     assert names(first.parent) == ["a.yaml", "b.yaml"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_owner_of_a_file_stays(convert, save):
+    path = save(PLAIN)
+    os.chown(path, 65534, 65533)
+    path.chmod(0o604)
+    assert convert("-f", path, "--write")[0] == 0
+    after = path.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode & 0o777) == (65534, 65533, 0o604)
+    assert "resourceClaims" in path.read_text()
+
+
+def test_a_file_that_must_not_be_written_is_not_replaced(convert, save, monkeypatch):
+    first, second = save(PLAIN, "in/a.yaml"), save(PLAIN, "in/b.yaml")
+    # Root may write all files.
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: path != second or mode != os.W_OK)
+    status, out, err = convert("-f", first.parent, "--write")
+    assert (status, out) == (1, "")
+    assert f"{second} cannot be written: Permission denied" in err
+    assert "Nothing was changed" in err
+    assert [first.read_text(), second.read_text()] == [PLAIN, PLAIN]
+    assert names(first.parent) == ["a.yaml", "b.yaml"]
+
+
 VICTIM = """
 import os, pathlib, sys
 from dra_driver.adapters.console import replacing
