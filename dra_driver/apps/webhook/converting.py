@@ -46,9 +46,10 @@ class Converter:
         asked = converted.read(review)
         decision = self._converted(asked)
         for template in decision.templates:
-            act = self._templates.check if asked.dry_run else self._templates.make
             try:
-                problem = act(template, asked.namespace, until)
+                problem = self._templates.make(
+                    template, asked.namespace, until, dry_run=asked.dry_run
+                )
             except errors.DriverError as error:
                 return decision.failed(str(error))
             if problem is not None:

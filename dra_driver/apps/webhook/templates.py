@@ -25,54 +25,46 @@ class Templates:
         self._log = telemetry.logger("templates")
 
     def make(
-        self, template: conversion.Template, namespace: str, until: float
+        self,
+        template: conversion.Template,
+        namespace: str,
+        until: float,
+        *,
+        dry_run: bool = False,
     ) -> conversion.Problem | None:
-        """Have the template there; a problem if another one has the name.
+        """Have the template there; a problem if another one has the name, or it is not allowed.
 
-        No request begins after `until` (the clock's seconds).
+        No request begins after `until` (the clock's seconds). With `dry_run` nothing is made or
+        changed, and the answer is what it would be.
 
         Raises:
-            errors.DriverError: the API server does not answer, or refuses.
+            errors.DriverError: the API server does not answer, or refuses for now.
         """
         body = converted_templates.body(template, namespace, _DOOR)
         for _ in range(_TRIES):
             self._check_time(until)
             try:
-                self._client.create(kube.TEMPLATES, body, namespace)
+                self._client.create(kube.TEMPLATES, body, namespace, dry_run=dry_run)
             except kube.NotFound as error:
                 raise self._absent(error) from error
+            except kube.Refused as error:
+                return converted_templates.refused(template, namespace, error.message)
             except kube.Conflict:
                 # It is there, or being made: as a rule it is used by other pods already.
-                settled, problem = self._take(template, namespace, until)
+                settled, problem = self._take(template, namespace, until, dry_run=dry_run)
                 if settled:
                     return problem
             else:
-                self._log.info("template made", namespace=namespace, template=template.name)
+                if not dry_run:
+                    self._log.info("template made", namespace=namespace, template=template.name)
                 return None
         raise errors.Retryable(
             f"ResourceClaimTemplate {namespace}/{template.name} was changed by others "
             f"{_TRIES} times while it was looked at"
         )
 
-    def check(
-        self, template: conversion.Template, namespace: str, until: float
-    ) -> conversion.Problem | None:
-        """The problem that `make` would have; nothing is made or changed.
-
-        Raises:
-            errors.DriverError: the API server does not answer, or refuses.
-        """
-        self._check_time(until)
-        try:
-            stored = self._client.get(kube.TEMPLATES, template.name, namespace)
-        except kube.NotFound as error:
-            if self._is_served():
-                return None
-            raise self._absent(error) from error
-        return converted_templates.problem(stored, template, namespace, _DOOR)
-
     def _take(
-        self, template: conversion.Template, namespace: str, until: float
+        self, template: conversion.Template, namespace: str, until: float, *, dry_run: bool
     ) -> tuple[bool, conversion.Problem | None]:
         """Whether it is settled what becomes of the one that is there, and its problem."""
         self._check_time(until)
@@ -85,7 +77,7 @@ class Templates:
                 raise errors.Retryable(
                     f"ResourceClaimTemplate {namespace}/{template.name} is being deleted"
                 )
-            if marks.unused_since(stored) is not None:
+            if marks.unused_since(stored) is not None and not dry_run:
                 self._check_time(until)
                 self._use(stored, namespace)
         except (kube.NotFound, kube.Conflict):

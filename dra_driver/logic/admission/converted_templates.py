@@ -29,7 +29,7 @@ def problem(
     stored: Json, template: conversion.Template, namespace: str, door: conversion.Door
 ) -> conversion.Problem | None:
     """Why a template of that name cannot be used; None if it is as it would be made."""
-    where = f"ResourceClaimTemplate {namespace}/{template.name}"
+    where = _named(template, namespace)
     advice = "somebody else's has the name: delete it, or give it another name"
     label = admitted.record(_metadata(stored).get("labels")).get(conversion.CONVERTED)
     if label != door:
@@ -50,6 +50,15 @@ def problem(
             where, "spec.metadata", texts.quoted(added), f"claims are to have none of it: {advice}"
         )
     return None
+
+
+def refused(template: conversion.Template, namespace: str, reason: str) -> conversion.Problem:
+    """The problem where the API server, or a policy of the cluster, allows no such template."""
+    return conversion.Problem(_named(template, namespace), "spec.spec", "refused", reason)
+
+
+def _named(template: conversion.Template, namespace: str) -> str:
+    return f"ResourceClaimTemplate {namespace}/{template.name}"
 
 
 def _metadata(stored: Json) -> Mapping[str, Any]:

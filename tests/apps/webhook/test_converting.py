@@ -269,6 +269,26 @@ def test_what_the_api_server_refuses_refuses_the_pod(own_cluster, client, status
     converted(client, pod_reviews.share())
 
 
+@pytest.mark.parametrize("dry_run", [False, True], ids=["for good", "dry run"])
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_template_that_is_not_allowed_is_a_problem_of_the_pod(
+    own_cluster, client, status, dry_run
+):
+    with own_cluster.faults.where(_of_templates(options.Fault(status=status, message="no way"))):
+        answer = refused(client, pod_reviews.share(), dryRun=dry_run)
+    assert answer["code"] == 422
+    [cause] = answer["details"]["causes"]
+    assert cause["field"].startswith("ResourceClaimTemplate default/converted-")
+    assert cause["message"] == "refused: no way"
+
+
+def test_a_dry_run_tells_of_rights_that_are_missing(own_cluster, client):
+    with own_cluster.faults.where(
+        lambda call: options.Fault(status=403, message="no way") if call.verb == "create" else None
+    ):
+        assert "no way" in refused(client, pod_reviews.share(), dryRun=True)["message"]
+
+
 def _of_templates(fault):
     return lambda call: fault if call.resource == "resourceclaimtemplates" else None
 
