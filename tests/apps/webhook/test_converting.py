@@ -77,25 +77,29 @@ def test_equal_asks_share_one_template_and_others_have_their_own(own_cluster, cl
     assert len(pod_reviews.templates(own_cluster)) == 2
 
 
-def test_pods_that_come_at_once_share_one_template(own_cluster, tmp_path):
+def test_pods_that_come_at_once_to_several_webhooks_share_one_template(own_cluster, tmp_path):
     answers = []
-    scene = webhook_scene.Scene(tmp_path, convert=True, kubeconfig=own_cluster.kubeconfig)
-    scene.wait_served()
-    pem = scene.authority.cert_pem.bytes()
+    begin = threading.Barrier(8)
 
-    def ask():
-        with pod_reviews.Client(scene.webhook.port, pem, webhook_scene.SERVICE) as connected:
-            answers.append(connected.convert(pod_reviews.review(pod_reviews.share())))
+    def ask(client):
+        begin.wait(60)
+        answers.append(client.convert(pod_reviews.review(pod_reviews.share())))
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    try:
+    with contextlib.ExitStack() as stack:
+        names = [str(number) for number in range(8)]
+        for name in names:
+            (tmp_path / name).mkdir()
+        clients = [
+            stack.enter_context(pod_reviews.converting_webhook(own_cluster, tmp_path / name))
+            for name in names
+        ]
+        threads = [threading.Thread(target=ask, args=(client,)) for client in clients]
         for each in threads:
             each.start()
         for each in threads:
             each.join(60)
-    finally:
-        scene.webhook.stop()
     assert [answer["allowed"] for answer in answers] == [True] * 8
+    assert len({answer["patch"] for answer in answers}) == 1
     assert len(pod_reviews.templates(own_cluster)) == 1
 
 
