@@ -15,10 +15,11 @@ import pytest
 import trustme
 import webhook_scene
 
-from dra_driver import telemetry
+from dra_driver import errors, telemetry
 from dra_driver.adapters.kube import kube
 from dra_driver.apps.controller import unused
-from dra_driver.logic.converting import marks
+from dra_driver.apps.webhook import templates
+from dra_driver.logic.converting import conversion, marks
 from dra_driver.settings import controller as controller_settings
 
 LATE = dt.datetime(2026, 1, 3, tzinfo=dt.UTC)
@@ -180,6 +181,39 @@ def test_one_of_somebody_else_that_came_under_the_name_meanwhile_is_left_alone(o
     assert not response["allowed"]
     assert "delete it, or give it another name" in response["status"]["message"]
     assert marks.unused_since(only(own_cluster)) == OLD
+
+
+def test_one_that_changes_while_it_is_taken_is_looked_at_again(own_cluster, client):
+    ask(client)
+    mark(own_cluster)
+    changed = []
+
+    def first(call):
+        if (call.resource, call.verb) == ("resourceclaimtemplates", "patch") and not changed:
+            resource = "resourceclaimtemplates.resource.k8s.io"
+            old = own_cluster._api.store.remove(resource, (call.namespace, call.name))
+            changed.append(old | {"metadata": old["metadata"] | {"labels": {}}})
+            own_cluster._api.store.put(resource, changed[0])
+
+    with own_cluster.faults.where(first):
+        response = ask(client)
+    assert not response["allowed"]
+    assert "delete it, or give it another name" in response["status"]["message"]
+    assert marks.unused_since(only(own_cluster)) == OLD
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+def test_no_request_begins_when_the_time_is_up(own_cluster, client, requests):
+    ask(client)
+    body = mark(own_cluster)
+    template = conversion.Template(body["metadata"]["name"], body["spec"]["spec"])
+    own_cluster.faults.calls.clear()
+    ticks = iter([0.0] * requests + [1.0] * 10)
+    made = templates.Templates(own_cluster.client, clock=lambda: next(ticks))
+    with pytest.raises(errors.Retryable, match="takes too long"):
+        made.make(template, pod_reviews.NAMESPACE, 1.0)
+    asked = [call.verb for call in own_cluster.faults.calls]
+    assert asked == ["create", "get", "patch"][:requests]
 
 
 def test_one_that_is_being_deleted_is_not_given_to_a_pod(own_cluster, client):
