@@ -84,9 +84,19 @@ def with_containers(count, **limits):
     return body
 
 
+def in_lists(**counts):
+    """A pod of so many containers in each of its lists."""
+    body = pod_reviews.pod()
+    for name, count in counts.items():
+        body["spec"][name] = with_containers(count)["spec"]["containers"]
+    return body
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
+        (in_lists(initContainers=512), "at most 512 containers of a pod are looked at"),
+        (in_lists(containers=256, initContainers=257), "at most 512 containers of a pod are"),
         (with_containers(513), "at most 512 containers of a pod are looked at"),
         (with_containers(8000), "at most 512 containers of a pod are looked at"),
         (
@@ -94,7 +104,7 @@ def with_containers(count, **limits):
             "pod: spec.containers: 33: at most 32 different asks of a pod are converted",
         ),
     ],
-    ids=["513", "8000", "33 asks"],
+    ids=["before", "both", "513", "8000", "33 asks"],
 )
 def test_more_than_can_be_done_while_a_review_waits_is_refused(shared, body, reason):
     response = shared.convert(pod_reviews.review(body))
