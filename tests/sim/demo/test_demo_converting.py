@@ -6,6 +6,7 @@ import pathlib
 import signal
 import threading
 
+import chart
 import pytest
 from demo_manifests import NODES, TEMPLATE, pod
 
@@ -196,6 +197,18 @@ def test_where_it_is_down_only_pods_of_labelled_namespaces_are_refused(embedded)
     assert "resourceClaims" not in ignored["spec"]
     with pytest.raises(errors.Fatal, match="the webhook ended with status -9; its log ends:"):
         observing.Observer(embedded).check_alive()
+
+
+def test_it_is_asked_as_the_chart_has_it(embedded):
+    values = {"webhook": {"convert": {"enabled": True}}}
+    [theirs] = chart.the(chart.objects(values), "MutatingWebhookConfiguration")["webhooks"]
+    # The driver has no namespace here.
+    del theirs["clientConfig"], theirs["namespaceSelector"]["matchExpressions"]
+    theirs["rules"] = [rule | {"scope": "Namespaced"} for rule in theirs["rules"]]
+    stored = embedded.client.get(converter.CONFIGURATIONS, "dra-driver-webhook")
+    [ours] = stored["webhooks"]
+    del ours["clientConfig"]
+    assert ours == theirs
 
 
 def test_a_namespace_that_is_there_and_says_no_stays_so(embedded):
