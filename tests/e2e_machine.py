@@ -98,9 +98,7 @@ class Machine:
 
     def _start_api(self, stored: Mapping[str, Sequence[Json]]) -> None:
         self._api = server.ApiServer(self._options)
-        for resource, bodies in stored.items():
-            for body in bodies:
-                self._api.store.put(resource, body)
+        self._api.registry.restore(stored)
         self._api.start()
 
     def _log(self, uid: str, container: str) -> str | None:

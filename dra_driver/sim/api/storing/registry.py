@@ -8,7 +8,7 @@ import datetime as dt
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dra_driver.sim.api.kinds import (
@@ -83,6 +83,15 @@ class Registry:
         if body is None:
             raise problems.not_found(kind, name)
         return body
+
+    def restore(self, contents: Mapping[str, Sequence[Json]]) -> None:
+        """Have what another server had, by resource, and serve the kinds of its CRDs."""
+        with self.store.lock:
+            for resource, bodies in contents.items():
+                for body in bodies:
+                    stored = self.store.put(resource, body)
+                    if resource == workload_kinds.DEFINITIONS:
+                        self.table.define(stored)
 
     def select(
         self, kind: kinds.Kind, selector: selectors.Selector, *, limit: int = 0, start: str = ""

@@ -4,7 +4,7 @@ import pytest
 from api_objects import changed
 
 from dra_driver.sim.api.kinds import served_kinds
-from dra_driver.sim.api.serving import discovery
+from dra_driver.sim.api.serving import discovery, server
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/shop.example"
@@ -149,3 +149,12 @@ def test_versions_sort_as_kubernetes_sorts_them():
     assert sorted(versions, key=served_kinds.age, reverse=True) == [
         "v2", "v1", "v10beta3", "v3beta1", "v1beta1", "v11alpha1", "v1alpha2", "foo10",
     ]  # fmt: skip
+
+
+def test_a_server_that_has_what_another_had_serves_the_kinds_of_its_definitions():
+    first, second = server.ApiServer(), server.ApiServer()
+    crd = next(kind for kind in served_kinds.BUILT_IN if kind.plural == "customresourcedefinitions")
+    first.registry.create(crd, "", definition())
+    second.registry.restore(first.store.contents())
+    kind = second.registry.table.find("shop.example", "shops")
+    assert (kind.kind, kind.versions) == ("Shop", ("v1",))
