@@ -26,6 +26,8 @@ Json = dict[str, Any]
 
 _PROPERTIES = re.compile(r"[&!]\S*+(?:[ \t]+[&!]\S*+)*+")
 """Anchor and tag in one line."""
+_END = re.compile(r"^\.\.\.(?=\s)[^\n]*\n", re.MULTILINE)
+"""The line that ends a document."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,6 +149,9 @@ class _Document:
         if not draft.text.text[end : found.end].strip():
             end = found.end
         draft.replace(start, end, "")
+        mark = _END.search(draft.text.text, end, found.end)
+        if mark is not None:
+            draft.replace(mark.start(), mark.end(), "")
 
     def _value(self, place: drafts.Place, old: Any, new: Any) -> None:
         node, draft = place.node, self._draft

@@ -44,7 +44,7 @@ class _Building:
 
     def documents(self) -> list[nodes.Document]:
         starts = [self._start(event) for event, _ in self._found]
-        ends = [*starts[1:], len(self._text.text)]
+        ends = [*starts, len(self._text.text)][1:]
         return [
             nodes.Document(
                 start=start,
