@@ -139,6 +139,8 @@ class Webhook:
                 body = json.dumps(answer(_decoded(request.body), outcome)).encode()
             except admission.MalformedReview as error:
                 return pages.text(400, str(error))
+            except RecursionError:
+                return pages.text(400, "request.object: nested too deeply")
             return http_server.Response(200, body, _JSON)
 
     def _validate(self, review: object, outcome: telemetry.Review) -> dict[str, Any]:
@@ -150,10 +152,7 @@ class Webhook:
         return admission.answer(decision)
 
     def _convert(self, review: object, outcome: telemetry.Review) -> dict[str, Any]:
-        try:
-            decision = self._converter.decide(review)
-        except RecursionError as error:
-            raise admission.MalformedReview("request.object: nested too deeply") from error
+        decision = self._converter.decide(review)
         asked = decision.asked
         resource = converted.PODS if asked.pod is not None else "other"
         outcome.decided(resource, allowed=decision.allowed, warnings=len(decision.warnings))

@@ -7,6 +7,8 @@ import pod_reviews
 import pytest
 from hypothesis import strategies
 
+from dra_driver.logic.admission import converted
+
 
 @pytest.fixture(scope="module")
 def shared(cluster, tmp_path_factory):
@@ -64,6 +66,32 @@ def test_what_is_nested_deeply_gets_an_answer(shared, field):
         text = document.replace('"image": "i"', f'"image": "i", "{field}": {deep}')
         answer = shared.send(text.encode(), path=pod_reviews.PATH)
         assert answer.status in (200, 400)
+
+
+def test_what_is_nested_deeply_in_what_changes_gets_an_answer(shared):
+    key = "nvidia.com/gpu.product"
+    wanted = [{"key": key, "operator": "In", "values": ["A"]}, {"key": "a", "values": "DEEP"}]
+    selected = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
+    node = {"requiredDuringSchedulingIgnoredDuringExecution": selected}
+    document = json.dumps(pod_reviews.review(pod_reviews.share(affinity={"nodeAffinity": node})))
+    seen = set()
+    for depth in (10, 400, 700, 850, 900, 930, 960, 980, 5000):
+        text = document.replace('"DEEP"', "[" * depth + "]" * depth)
+        answer = shared.send(text.encode(), path=pod_reviews.PATH)
+        seen.add(answer.status)
+        assert answer.status in (200, 400)
+    assert seen == {200, 400}
+
+
+@pytest.mark.parametrize("step", ["decide", "answer"])
+def test_what_is_too_deep_for_a_step_of_the_work_is_refused_as_such(shared, monkeypatch, step):
+    def deep(*_, **__):
+        raise RecursionError
+
+    monkeypatch.setattr(converted, step, deep)
+    document = json.dumps(pod_reviews.review(pod_reviews.share())).encode()
+    answer = shared.send(document, path=pod_reviews.PATH)
+    assert (answer.status, answer.body) == (400, b"request.object: nested too deeply\n")
 
 
 def with_containers(count, **limits):

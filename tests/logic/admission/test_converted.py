@@ -37,6 +37,24 @@ def test_a_refusal_has_no_patch_and_no_templates():
         assert "patch" not in converted.answer(refused)["response"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "metadata", "name"),
+    [
+        ("p", {"name": "q"}, "p"),
+        ("", {"name": "q", "generateName": "job-"}, "q"),
+        (None, {"generateName": "job-"}, "job-"),
+        (None, {"name": 7}, ""),
+        ("n" * 300, {}, "n" * 253),
+    ],
+    ids=["asked", "own", "generated", "none", "long"],
+)
+def test_a_pod_is_told_of_by_what_names_it_best(asked, metadata, name):
+    body = pod_reviews.share("0") | {"metadata": metadata}
+    decision = converted.decide(converted.read(pod_reviews.review(body, name=asked)), POLICY)
+    status = converted.answer(decision)["response"]["status"]
+    assert status["details"]["name"] == name
+
+
 def test_the_reason_of_a_failure_is_told_in_part():
     message = converted.message(converted.Decision(ASKED, failure="x" * 100_000))
     assert message.startswith("the pod cannot be converted now: xxx")
