@@ -251,15 +251,6 @@ def test_a_share_whose_config_limits_it_further_keeps_to_both(shared_host, users
     assert shared_host.is_clean()
 
 
-def test_shares_of_two_cards_for_one_container_are_refused(shared_host, users):
-    ref = users.give(
-        sharing_claims.share(GPU, memory=5, cores=5) | {"request": "r0"},
-        sharing_claims.share(OTHER_GPU, memory=5, cores=5) | {"request": "r0"},
-    )
-    with pytest.raises(errors.Rejected):
-        shared_host.prepare(ref)
-
-
 def test_numbered_shares_get_their_part(new_host, users):
     host = new_host(shares=share_model.Shares(count=4))
     one, two = users.share(shares=1), users.share(shares=2)
