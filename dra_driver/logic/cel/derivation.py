@@ -73,7 +73,7 @@ def compile(expression: str) -> Derivation:  # noqa: A001 - reads as `derivation
         selection.CompileError: too long, a syntax error, an unknown name, an operand or a result of
             the wrong type.
     """
-    if len(expression.encode(errors="replace")) > selection.MAX_LENGTH:
+    if selection.is_too_long(expression):
         raise selection.CompileError(
             expression, f"longer than the {selection.MAX_LENGTH} bytes that are allowed"
         )

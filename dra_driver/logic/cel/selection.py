@@ -118,6 +118,11 @@ class Selector:
         return outcome
 
 
+def is_too_long(expression: str) -> bool:
+    """Whether the API server takes no expression of this length, in bytes."""
+    return len(expression.encode(errors="replace")) > MAX_LENGTH
+
+
 @functools.lru_cache(maxsize=512)
 def compile(expression: str) -> Selector:  # noqa: A001 - reads as `selection.compile`
     """The selector for an expression.
@@ -125,7 +130,7 @@ def compile(expression: str) -> Selector:  # noqa: A001 - reads as `selection.co
     Raises:
         CompileError: too long, a syntax error, an unknown name, an operand of the wrong type.
     """
-    if len(expression.encode(errors="replace")) > MAX_LENGTH:
+    if is_too_long(expression):
         raise CompileError(expression, f"longer than the {MAX_LENGTH} bytes that are allowed")
     try:
         program = engine.Program(expression)

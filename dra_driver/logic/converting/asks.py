@@ -21,6 +21,16 @@ class Kind(enum.StrEnum):
     PARTITION = "partition"
     PART = "part"
 
+    @property
+    def is_partition(self) -> bool:
+        """Whether it is an instance of MIG, or a part of one: no card of its own."""
+        return self in {Kind.PARTITION, Kind.PART}
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others are on the device, too, and an MPS daemon serves them all."""
+        return self in {Kind.SHARE, Kind.REPLICA, Kind.PART}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ask:

@@ -10,7 +10,6 @@ Json = dict[str, Any]
 
 MOST = 512
 """Containers of a pod that ask for GPUs: more than any pod for people to read has."""
-_WITH_DAEMON = {asks.Kind.SHARE, asks.Kind.REPLICA, asks.Kind.PART}
 
 
 def check(pod: Json, wishes: Sequence[asks.Wish], said: notes.Notes) -> None:
@@ -34,7 +33,7 @@ def check(pod: Json, wishes: Sequence[asks.Wish], said: notes.Notes) -> None:
 
 
 def _check_daemons(wish: asks.Wish, said: notes.Notes) -> None:
-    shared = [ask for ask in wish.asks if ask.kind in _WITH_DAEMON]
+    shared = [ask for ask in wish.asks if ask.kind.is_shared]
     if shared and len(wish.asks) > 1:
         texts = ", ".join(text for ask in wish.asks for text in ask.asked)
         rule = (

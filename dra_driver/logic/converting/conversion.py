@@ -12,6 +12,14 @@ CONVERTED = "dra-driver.dev/converted"
 """Label of a template that a door made, with the name of the door."""
 
 
+TEMPLATES = "converted-"
+"""How the names begin of templates that a door makes."""
+NAMESPACE = ("dra-driver.dev/convert", "enabled")
+"""The label of a namespace whose pods the webhook converts."""
+IGNORED = ("hami.io/webhook", "ignore")
+"""The label of a pod that it leaves alone there, as HAMi's own does."""
+
+
 class Door(enum.StrEnum):
     """Who asks. The webhook leaves what it may not take away from a pod, and warns of it."""
 

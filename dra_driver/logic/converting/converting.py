@@ -124,7 +124,9 @@ def _with_room(pod: Json, wish: asks.Wish, said: notes.Notes) -> asks.Wish:
             becomes = f"stays as it is: {name}={value} is what was asked for otherwise"
             said.warn(container.where, f"env {name}", becomes)
         else:
-            said.tell(container.where, "nvidia.com/priority", f"environment {name}={value}")
+            said.tell(
+                container.where, f"nvidia.com/priority: {value}", f"environment {name}={value}"
+            )
     left = tuple(one for one in wish.environment if one[0] not in has)
     return dataclasses.replace(wish, environment=left)
 

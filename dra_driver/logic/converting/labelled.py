@@ -8,7 +8,6 @@ from dra_driver.logic.converting import asks, expressions, labels, nvidia, scene
 
 Json = dict[str, Any]
 
-_PARTITIONS = {asks.Kind.PARTITION, asks.Kind.PART}
 _STAYS = "stays a condition for nodes: {} is left as it is, and gets its GPU by that"
 
 
@@ -26,7 +25,7 @@ def read(pod: Json, wishes: Sequence[asks.Wish], scene: scenes.Scene) -> Labelle
 
     Where a container keeps its resource, the labels stay, too: nothing else says them for it.
     """
-    partitions = any(ask.kind in _PARTITIONS for wish in wishes for ask in wish.asks)
+    partitions = any(ask.kind.is_partition for wish in wishes for ask in wish.asks)
     found = labels.read(pod["spec"], scene.policy.driver, partitions=partitions)
     scene.said.add(found.lines, found.warnings, found.problems)
     spec = found.spec
@@ -69,7 +68,7 @@ def _of_partitions(wish: asks.Wish, scene: scenes.Scene) -> asks.Wish:
 
 
 def _of_partition(wish: asks.Wish, ask: asks.Ask, scene: scenes.Scene) -> asks.Ask:
-    if ask.kind in _PARTITIONS:
+    if ask.kind.is_partition:
         return ask
     if ask.kind is asks.Kind.WHOLE:
         undivided = expressions.is_undivided(scene.policy.driver)

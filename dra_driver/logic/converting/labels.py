@@ -16,6 +16,7 @@ from dra_driver.logic.converting import (
     label_expressions,
     label_facts,
     label_meanings,
+    reading,
 )
 from dra_driver.model import texts
 
@@ -122,7 +123,7 @@ class _Reader:
                 kept[key] = value
             else:
                 self._say(f"{_SELECTOR} {requirement}", meaning)
-        return spec if kept == labels else _with(spec, _SELECTOR, kept)
+        return spec if kept == labels else reading.replaced(spec, _SELECTOR, kept)
 
     def without_affinity(self, spec: Json) -> Json:
         """The spec without what is said of required terms; a term that is empty is none."""
@@ -151,8 +152,8 @@ class _Reader:
 
     def _term(self, term: Json) -> _Term:
         said: list[tuple[label_meanings.Meaning, str]] = []
-        kept, conditions = [], [*map(_requirement, _list(term.get(_FIELDS)))]
-        for item in _list(term.get(_EXPRESSIONS)):
+        kept, conditions = [], [*map(_requirement, reading.listed(term.get(_FIELDS)))]
+        for item in reading.listed(term.get(_EXPRESSIONS)):
             requirement = _requirement(item)
             meaning = self._meaning(requirement, _AFFINITY)
             if requirement is None or meaning is None:
@@ -160,7 +161,7 @@ class _Reader:
                 conditions.append(requirement)
             else:
                 said.append((meaning, str(requirement)))
-        rest = _with(term, _EXPRESSIONS, kept) if said else term
+        rest = reading.replaced(term, _EXPRESSIONS, kept) if said else term
         rest = {name: value for name, value in rest.items() if value}
         texts_ = tuple(text for _, text in said)
         return _Term(tuple(m for m, _ in said), texts_, rest, tuple(conditions))
@@ -212,9 +213,11 @@ def _asked(spec: Json, driver: str, *, partitions: bool) -> label_facts.Asked:
     profiles = frozenset(
         gpu_products.profile(name.removeprefix(_PARTITION).removesuffix(_SHARED))
         for kind in ("containers", "initContainers")
-        for container in _list(spec.get(kind))
+        for container in reading.listed(spec.get(kind))
         for amounts in ("limits", "requests")
-        for name in _map(_map(_map(container).get("resources")).get(amounts))
+        for name in reading.mapping(
+            reading.mapping(reading.mapping(container).get("resources")).get(amounts)
+        )
         if isinstance(name, str) and name.startswith(_PARTITION)
     )
     return label_facts.Asked(driver, partitions or bool(profiles), profiles)
@@ -222,9 +225,13 @@ def _asked(spec: Json, driver: str, *, partitions: bool) -> label_facts.Asked:
 
 def _preferred(spec: Json) -> Iterable[conversion.Line]:
     """Claims have no wishes, but for their order (`firstAvailable`)."""
-    affinity = _map(_map(_map(spec.get("affinity")).get("nodeAffinity")))
-    for wish in _list(affinity.get(_PREFERRED))[:MOST_REQUIREMENTS]:
-        for item in _list(_map(_map(wish).get("preference")).get(_EXPRESSIONS)):
+    affinity = reading.mapping(
+        reading.mapping(reading.mapping(spec.get("affinity")).get("nodeAffinity"))
+    )
+    for wish in reading.listed(affinity.get(_PREFERRED))[:MOST_REQUIREMENTS]:
+        for item in reading.listed(
+            reading.mapping(reading.mapping(wish).get("preference")).get(_EXPRESSIONS)
+        ):
             requirement = _requirement(item)
             if requirement and requirement.key.startswith(label_meanings.DOMAIN):
                 asked = f"affinity.nodeAffinity.{_PREFERRED} {requirement}"
@@ -250,14 +257,16 @@ def _requirement(item: Any) -> label_meanings.Requirement | None:
 
 def _terms(spec: Json) -> list[Json]:
     """The required terms; none where something is not what it should be."""
-    required = _map(_map(_map(spec.get("affinity")).get("nodeAffinity")).get(_REQUIRED))
-    terms = _list(required.get(_TERMS))
+    required = reading.mapping(
+        reading.mapping(reading.mapping(spec.get("affinity")).get("nodeAffinity")).get(_REQUIRED)
+    )
+    terms = reading.listed(required.get(_TERMS))
     sound = all(
         isinstance(term, dict)
         and all(
             _requirement(item) is not None
             for field in (_EXPRESSIONS, _FIELDS)
-            for item in _list(term.get(field))
+            for item in reading.listed(term.get(field))
         )
         for term in terms
     )
@@ -266,22 +275,10 @@ def _terms(spec: Json) -> list[Json]:
 
 def _with_terms(spec: Json, terms: Sequence[Json]) -> Json:
     """With these terms; where one is empty, nothing is left to ask of nodes."""
-    affinity = _map(spec.get("affinity"))
-    nodes = _map(affinity.get("nodeAffinity"))
-    required = _with(_map(nodes.get(_REQUIRED)), _TERMS, list(terms) if all(terms) else [])
-    nodes = _with(nodes, _REQUIRED, required)
-    return _with(spec, "affinity", _with(affinity, "nodeAffinity", nodes))
-
-
-def _with(owner: Json, name: str, value: Any) -> Json:
-    """With another value in the same place, or without it if it is empty."""
-    changed = {key: value if key == name else old for key, old in owner.items()}
-    return changed if value else {key: old for key, old in changed.items() if key != name}
-
-
-def _map(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    affinity = reading.mapping(spec.get("affinity"))
+    nodes = reading.mapping(affinity.get("nodeAffinity"))
+    required = reading.replaced(
+        reading.mapping(nodes.get(_REQUIRED)), _TERMS, list(terms) if all(terms) else []
+    )
+    nodes = reading.replaced(nodes, _REQUIRED, required)
+    return reading.replaced(spec, "affinity", reading.replaced(affinity, "nodeAffinity", nodes))

@@ -7,17 +7,15 @@ the pipes of MPS daemons are mounted.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dra_driver.logic.converting import asks, conversion, notes, reading
+from dra_driver.logic.converting import asks, conversion, notes, nvidia, reading
 
 Json = dict[str, Any]
 
 _RUNTIMES = {"nvidia", "nvidia-cdi", "nvidia-legacy"}
 """RuntimeClasses of NVIDIA's container toolkit and operator."""
 _DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_HAMI = "hami-scheduler"
 _STAYING = {"volcano", "kai-scheduler"}
 """Schedulers that know claims."""
-_SHARED = {asks.Kind.SHARE, asks.Kind.REPLICA, asks.Kind.PART}
 _BY_CDI = "the devices of claims come by CDI"
 
 
@@ -45,9 +43,9 @@ def _fields(spec: Json, wishes: Sequence[asks.Wish]) -> Iterator[tuple[str, str,
     runtime, scheduler = spec.get("runtimeClassName"), spec.get("schedulerName")
     if isinstance(runtime, str) and runtime in _RUNTIMES:
         yield "runtimeClassName", runtime, f"{_BY_CDI}, with any runtime"
-    if scheduler == _HAMI:
-        yield "schedulerName", _HAMI, "Kubernetes' own scheduler allocates claims"
-    shares = any(ask.kind in _SHARED for wish in wishes for ask in wish.asks)
+    if scheduler == nvidia.SCHEDULER:
+        yield "schedulerName", nvidia.SCHEDULER, "Kubernetes' own scheduler allocates claims"
+    shares = any(ask.kind.is_shared for wish in wishes for ask in wish.asks)
     if spec.get("hostIPC") is True and shares:
         yield "hostIPC", "true", "MPS does not need it here; write it anew if something else does"
 

@@ -19,7 +19,8 @@ _SHARED = ".shared"
 _REPLICA = f"{GPU}{_SHARED}"
 _PARTITION = "nvidia.com/mig-"
 _PROFILE = re.compile(r"\d{1,2}g\.\d{1,4}gb([.-]me(\.all)?|\.gfx)?", re.ASCII)
-_SCHEDULER = "hami-scheduler"
+SCHEDULER = "hami-scheduler"
+"""HAMi's own."""
 
 
 def is_known(resource: str) -> bool:
@@ -60,7 +61,7 @@ def is_of_hami(container: reading.Container, pod: reading.Pod) -> bool:
     if any(name in container.amounts for name in _COMPANIONS):
         return True
     said = any(name in pod.annotations for name in annotations.HAMI.listed)
-    return GPU in container.amounts and (said or pod.scheduler == _SCHEDULER)
+    return GPU in container.amounts and (said or pod.scheduler == SCHEDULER)
 
 
 def _is_converted(container: reading.Container, scene: scenes.Scene) -> bool:

@@ -6,17 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from dra_driver.logic.cel import selection
 from dra_driver.logic.converting import alternatives, asks, conversion, notes, sizes
-from dra_driver.model import quantities
+from dra_driver.model import parameters, quantities
 
 Json = dict[str, Any]
-
-_APART = {asks.Kind.WHOLE, asks.Kind.SHARE, asks.Kind.REPLICA}
-"""What of several devices each is a card of its own."""
-_LONGEST = 10 * 1024
-"""Bytes of an expression (`CELSelectorExpressionMaxLength`)."""
-MOST_DEVICES = 32
-"""Devices of a claim (`AllocationResultsMaxSize`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +25,7 @@ class Spec:
         """The template for such claims; equal specs have equal names."""
         text = json.dumps(self.body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return conversion.Template(f"converted-{digest}", self.body)
+        return conversion.Template(f"{conversion.TEMPLATES}{digest}", self.body)
 
 
 def of(
@@ -40,9 +34,11 @@ def of(
     """The spec for what a container wants, with selectors of its pod's; None if it was refused."""
     where = wish.container.where
     devices = sum(ask.count for ask in wish.asks)
-    if devices > MOST_DEVICES:
+    if devices > parameters.MOST_DEVICES:
         field = ", ".join(text for ask in wish.asks for text in ask.asked)
-        rule = f"a claim has at most {MOST_DEVICES} devices: ask for fewer in one container"
+        rule = (
+            f"a claim has at most {parameters.MOST_DEVICES} devices: ask for fewer in one container"
+        )
         said.refuse(where, field, devices, rule)
         return None
     requests: list[Json] = []
@@ -55,7 +51,7 @@ def of(
             return None
         if _is_too_long(found):
             field = ", ".join(ask.asked)
-            rule = f"the selectors for it are longer than {_LONGEST} bytes: list fewer"
+            rule = f"the selectors for it are longer than {selection.MAX_LENGTH} bytes: list fewer"
             said.refuse(where, field, ask.count, rule)
             return None
         requests.append(_request(name, ask, found, selectors))
@@ -68,7 +64,7 @@ def of(
 
 
 def _is_too_long(found: Sequence[alternatives.Alternative]) -> bool:
-    return any(len(each.encode()) > _LONGEST for one in found for each in one.selectors)
+    return any(selection.is_too_long(each) for one in found for each in one.selectors)
 
 
 def _request(
@@ -97,7 +93,7 @@ def _constraints(name: str, ask: asks.Ask, driver: str) -> list[Json]:
         return []
     found: list[Json] = []
     # Partitions have no UUID before they are made, and of one card there may be several.
-    if ask.kind in _APART:
+    if not ask.kind.is_partition:
         found.append({"requests": [name], "distinctAttribute": f"{driver}/uuid"})
     if ask.one_numa_node:
         found.append({"requests": [name], "matchAttribute": f"{driver}/numaNode"})
@@ -109,7 +105,7 @@ def _told(ask: asks.Ask, found: Sequence[alternatives.Alternative]) -> str:
     text = ways[0] if len(ways) == 1 else f"the first that is free of: {'; '.join(ways)}"
     many = f"{ask.count} x " if ask.count > 1 else ""
     profile = f" {ask.profile}" if ask.profile else ""
-    apart = ", on different cards" if ask.count > 1 and ask.kind in _APART else ""
+    apart = ", on different cards" if ask.count > 1 and not ask.kind.is_partition else ""
     return f"{many}{found[0].device_class}{profile}{': ' if text else ''}{text}{apart}"
 
 

@@ -9,14 +9,6 @@ from dra_driver.logic.picturing import snapshots
 
 Json = dict[str, Any]
 
-NAMESPACE_LABEL = "dra-driver.dev/convert=enabled"
-"""The label of a namespace whose pods the webhook converts."""
-IGNORED = ("hami.io/webhook", "ignore")
-"""The label of a pod that it leaves alone there, as HAMi's own does."""
-
-TEMPLATES = "converted-"
-"""How the names begin of templates that conversion makes."""
-
 
 def converted(pod: Json, snapshot: snapshots.Snapshot) -> conversion.Conversion | None:
     """What the command makes of a pod, or why it makes nothing; None if there is nothing to make.
@@ -45,8 +37,8 @@ def how(pod: Json, *, is_stored: bool) -> tuple[str, ...]:
     """What to do so that a pod is converted."""
     more, when = (", and make the pod again", "again") if is_stored else ("", "after that")
     metadata = pod["metadata"]
-    label = f"`kubectl label namespace {metadata['namespace']} {NAMESPACE_LABEL}`"
-    name, value = IGNORED
+    label = f"`kubectl label namespace {metadata['namespace']} {'='.join(conversion.NAMESPACE)}`"
+    name, value = conversion.IGNORED
     if (metadata.get("labels") or {}).get(name) == value:
         label += f", take the label {name}={value} from the pod"
     return (

@@ -319,7 +319,7 @@ def _remedy(snapshot: snapshots.Snapshot, item: placing.PodClaim, kind: str, nam
             f"create it there; that in namespace {', '.join(elsewhere)} is for pods of that "
             "namespace alone"
         )
-    if kind == "template" and name.startswith(old_resources.TEMPLATES):
+    if kind == "template" and name.startswith(conversion.TEMPLATES):
         return (
             "conversion made it: it is in what `dra-driver convert` wrote, and the webhook makes "
             "it for a pod as its manifest was before. Apply that one"

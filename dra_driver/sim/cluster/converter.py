@@ -19,15 +19,12 @@ from dra_driver import errors
 from dra_driver.adapters.disk import files
 from dra_driver.adapters.kube import kube
 from dra_driver.adapters.serving import certificates
+from dra_driver.logic.converting import conversion
 from dra_driver.sim.cluster import beside
 
 Json = dict[str, Any]
 
-LABEL = "dra-driver.dev/convert"
-ENABLED = "enabled"
-"""What a namespace says whose pods are converted."""
-IGNORED = ("hami.io/webhook", "ignore")
-"""What a pod says that is left alone."""
+LABEL, ENABLED = conversion.NAMESPACE
 NAMESPACES = kube.Resource("", "v1", "namespaces", namespaced=False)
 CONFIGURATIONS = kube.Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
@@ -125,7 +122,7 @@ class Converter:
 
     def _configuration(self, port: int) -> Json:
         """As the chart has it, with an address in place of a Service."""
-        label, value = IGNORED
+        label, value = conversion.IGNORED
         return {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "MutatingWebhookConfiguration",

@@ -329,3 +329,10 @@ def test_the_metadata_goes_with_the_last_annotation():
         "spec": {"containers": [scene.container(limits=HAMI)]},
     }
     assert "metadata" not in scene.converted(body).pod
+
+
+def test_a_line_says_which_priority_becomes_which_variable():
+    made = scene.converted(scene.pod(scene.container(limits={**HAMI, "nvidia.com/priority": 1})))
+    told = [(line.where, line.asked, line.becomes) for line in made.lines]
+    becomes = "environment CUDA_MPS_CLIENT_PRIORITY=1"
+    assert ("container main", "nvidia.com/priority: 1", becomes) in told
