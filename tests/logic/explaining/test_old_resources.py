@@ -138,6 +138,29 @@ def test_a_gpu_alone_is_converted_where_nothing_serves_it():
     assert told.conversion.then.verdict == explaining.FITS
 
 
+def test_a_gpu_alone_is_left_to_a_device_plugin_that_serves_it():
+    body = pod({"nvidia.com/gpu": 1})
+    own = classes.device_classes(DRIVER)
+    offering = scene.node("old") | {"status": {"allocatable": {"nvidia.com/gpu": "1"}}}
+    listed = [scene.pool("hopper", card("gpu-0"), driver=DRIVER), *own, offering, body]
+    seen = snapshots.of([snapshots.normalized(each, "default") for each in listed])
+    with pytest.raises(errors.Rejected, match="there is nothing to explain"):
+        targets.named(seen, "pod/old", "default")
+
+
+def test_a_pod_for_which_the_scheduler_has_made_a_claim_is_not_converted():
+    body = pod(HAMI)
+    body["metadata"]["uid"] = "3f0c"
+    made = scene.claim("old-extended-resources", scene.request(of_class=DRIVER))
+    made["metadata"] |= {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [{"kind": "Pod", "name": "old", "uid": "3f0c"}],
+    }
+    seen = cluster(body, made, whole_gpus="nvidia.com/gpu")
+    told = explaining.explain(targets.named(seen, "pod/old", "default"), seen)
+    assert told.conversion is None
+
+
 def test_companions_of_a_gpu_that_a_class_serves_are_converted():
     told = explain(pod(HAMI), whole_gpus="nvidia.com/gpu")
     assert told.verdict == explaining.FITS
